@@ -217,8 +217,8 @@ def _dataclass_shape(cls: Any) -> Shape:
     names = tuple(f.name for f in fields)
     arguments = {f.name: f.name for f in fields if f.init}
     plain = not any(hasattr(cls, hook) for hook in ("__post_init__", "__pydantic_validator__"))
-    unnamed = frozenset(f.name for f in fields if f.metadata == OF_RECORD)
-    return replace(_constructed(cls, names, arguments, plain=plain), unnamed=unnamed)
+    named = tuple(f.name for f in fields if f.metadata != OF_RECORD)
+    return replace(_constructed(cls, names, arguments, plain=plain), named=named)
 
 
 def _attrs_shape(cls: Any) -> Shape:

@@ -28,6 +28,7 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.model.work import Task
+from handrail.typed.reference import OWN_STRICT_VALUE, OWN_VALUE, STRICT_VALUE, VALUE
 
 TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "backoff", "run"]
 
@@ -74,7 +75,7 @@ class WorkflowStarted(Stamped):
     """
 
     workflow_name: str
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=OWN_STRICT_VALUE)
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     forked_from: tuple[str, str | None] | None = None
 
@@ -87,7 +88,7 @@ class WorkflowCompleted(Stamped):
     """
 
     status: RunStatus
-    value: Any = None
+    value: Any = field(default=None, metadata=STRICT_VALUE)
     error: str | None = None
     error_type: str | None = None
     traceback: str | None = None
@@ -104,7 +105,7 @@ class RunSuspended(Stamped):
     ``notes`` say what bodies did when they were closed: raised, or yielded steps that did not run.
     """
 
-    waiting: tuple[OpenGate, ...] = ()
+    waiting: tuple[OpenGate, ...] = field(default=(), metadata=OWN_VALUE)
     signals: tuple[str, ...] = ()
     reason: str = "waiting"
     notes: tuple[str, ...] = ()
@@ -149,7 +150,7 @@ class RunSteered(Stamped):
 
     action: SteeringAction
     path: str = ""
-    value: Any = None
+    value: Any = field(default=None, metadata=VALUE)
     by: str | None = None
     letter: int = 0
 
@@ -186,7 +187,7 @@ class StepStarted(Stamped):
     index: int = 0
     rollback: bool = False
     once: bool = False
-    accepts: Any = None
+    accepts: Any = field(default=None, metadata=VALUE)
     cleanup: bool = False
 
 
@@ -207,7 +208,7 @@ class AttemptFailed(Stamped):
     error_bases: tuple[str, ...] = ()
     traceback: str | None = None
     retryable: bool = True
-    output: Any = None
+    output: Any = field(default=None, metadata=VALUE)
     usage: Usage | None = None
     took: int = 0
     left_out: tuple[str, ...] = ()
@@ -278,7 +279,7 @@ class ValidationRound(Stamped):
     path: str
     number: int
     passed: bool
-    round: ValidationRoundResult
+    round: ValidationRoundResult = field(metadata=OWN_VALUE)
 
 
 # -- groups and children -------------------------------------------------------------------------
@@ -354,7 +355,7 @@ class TasksQueued(Stamped):
     """The tasks with which a ``work`` step begins, as the code lists them now."""
 
     path: str
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[Task, ...] = field(default=(), metadata=OWN_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +367,7 @@ class WorkEdited(Stamped):
     """
 
     path: str
-    add: tuple[Task, ...] = ()
+    add: tuple[Task, ...] = field(default=(), metadata=OWN_VALUE)
     drop: tuple[str, ...] = ()
     priority: Mapping[str, float] = field(default_factory=dict[str, float])
     by: str | None = None
@@ -392,7 +393,7 @@ class SubworkflowStarted(Stamped):
 
     path: str
     workflow_name: str
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=OWN_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +404,7 @@ class SubworkflowEnded(Stamped):
     workflow_name: str
     status: RunStatus
     error: str | None = None
-    value: Any = None
+    value: Any = field(default=None, metadata=STRICT_VALUE)
 
 
 # -- waiting -------------------------------------------------------------------------------------
@@ -414,7 +415,7 @@ class GateOpened(Stamped):
     """A question waits for a person."""
 
     path: str
-    gate: OpenGate
+    gate: OpenGate = field(metadata=OWN_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +423,7 @@ class GateAnswered(Stamped):
     """A gate got the one answer that counts; ``letter`` is its number if it came as a message."""
 
     path: str
-    answer: Any
+    answer: Any = field(metadata=VALUE)
     by: str | None = None
     letter: int = 0
 
@@ -445,7 +446,7 @@ class SignalReceived(Stamped):
     """
 
     name: str
-    payload: Any = None
+    payload: Any = field(default=None, metadata=VALUE)
     by: str | None = None
     letter: int = 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -30,6 +30,7 @@ from handrail.model.results import (
 from handrail.model.work import Task
 from handrail.record.assemble import assembler
 from handrail.secrets.sealing import seal_text, unseal_text, variables_in
+from handrail.typed.field_words import TEXTS
 
 T = TypeVar("T")
 Body: TypeAlias = dict[str, Any]
@@ -44,8 +45,8 @@ class Layout:
     """How one kind of event is written and read.
 
     ``write`` returns the body, the user's value (None for none), and whether the body has free text
-    (an error, a reason). ``read`` may change the body that it gets. For errors, ``value`` names the
-    value, and ``of`` its owner. ``own``: the value is an object of handrail's, or a dict by name,
+    (an error, a reason). ``read`` may change the body that it gets. ``value`` names the value, for
+    errors. ``own``: the value is an object of handrail's, or a dict by name,
     with the user's values inside; ``each``: it is a tuple of such. ``strict``: a value is refused
     if its classes could not be found again by their names alone.
     """
@@ -54,17 +55,12 @@ class Layout:
     write: Callable[[Any], EncodedEvent]
     read: Callable[[Row, str, Body, Any], Any]
     value: str = ""
-    of: Callable[[Any], str] = str
     own: bool = False
     each: bool = False
     strict: bool = False
 
 
 _ROW = ("run_id", "seq", "at")
-_EMPTIES: Mapping[str, Callable[..., Any]] = {  # rather than None
-    "inputs": dict,
-    **dict.fromkeys(("waiting", "tasks", "add"), tuple),
-}
 _REQUIRED = object()
 
 
@@ -101,19 +97,18 @@ def _bodies_of(own: Iterable[Any]) -> list[Body]:
 def _own(kind: type[T], body: Body) -> T:
     """The record of such an object; unknown fields are left out."""
     known = {name: body[name] for name in _FIELDS[cast("Any", kind)] if name in body}
-    for name in _RESTORED_WITHIN.keys() & known.keys():
-        known[name] = _RESTORED_WITHIN[name](known[name])
+    for name, restored in _OWN_RESTORING[cast("Any", kind)].items():
+        if name in known:
+            known[name] = restored(known[name])
     return kind(**known)
+
+
+def _owns(kind: type[T], bodies: Iterable[Body]) -> tuple[T, ...]:
+    return tuple(_own(kind, body) for body in bodies)
 
 
 def _usage(body: Body | None) -> Usage | None:
     return None if body is None else _own(Usage, body)
-
-
-_RESTORED_WITHIN: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("spent", "session_usage"), _usage),
-    **dict.fromkeys(("guidance", "said", "error_bases"), tuple),
-}
 
 
 def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
@@ -135,55 +130,71 @@ def _forked_from(said: Any) -> tuple[str, str | None] | None:
     return None if said is None else (said[0], said[1])
 
 
-_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
-    "labels": dict,
-    "priority": dict,
-    "handled": _bodies_of,
-    "next": _body_of,
-    "rollback_errors": _bodies_of,
-    "usage": _body_of,
-    "waits_for": _bodies_of,
-    "forked_from": list,
+def _found(said: Iterable[Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((str(task_id), float(priority)) for task_id, priority in said)
+
+
+_Form: TypeAlias = tuple[Callable[[Any], Any] | None, Callable[[Any], Any]]
+_FORMS: Mapping[str, _Form] = {
+    "Usage | None": (_body_of, _usage),
+    "Launch": (_body_of, partial(_own, Launch)),
+    "Mapping[str, str]": (dict, dict),
+    "Mapping[str, float]": (dict, dict),
+    "tuple[str, ...]": (None, tuple),
+    "tuple[int, ...]": (None, tuple),
+    "tuple[str, str | None] | None": (list, _forked_from),
+    "tuple[tuple[str, float], ...]": (None, _found),
+    "tuple[Failure, ...]": (_bodies_of, partial(_owns, Failure)),
+    "tuple[RollbackError, ...]": (_bodies_of, partial(_owns, RollbackError)),
+    "tuple[WaitsFor, ...]": (_bodies_of, partial(_owns, WaitsFor)),
 }
-_RESTORED: Mapping[str, Callable[[Any], Any]] = {
-    "labels": dict,
-    "priority": dict,
-    "handled": lambda bodies: tuple(_own(Failure, body) for body in bodies),
-    "next": partial(_own, Launch),
-    "rollback_errors": lambda bodies: tuple(_own(RollbackError, body) for body in bodies),
-    "usage": _usage,
-    "waits_for": waits_from,
-    "forked_from": _forked_from,
-    **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
-    **dict.fromkeys(("orphaned", "left_out", "order", "drop", "numbers", "said_by"), tuple),
-}
+"""How a field of a type that is no plain JSON is written in a body, and read, by that type."""
+
+
+def _form(field: Field[Any]) -> _Form | None:
+    return _FORMS.get(cast("str", field.type))
+
+
+def _restoring(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+    """How the fields of a class are read that are no plain JSON."""
+    forms = [(f.name, _form(f)) for f in fields(kind)]
+    return {name: form[1] for name, form in forms if form is not None}
+
+
+_OWN_RESTORING = {kind: _restoring(kind) for kind in _FIELDS}
+
+
+def _writing(kept: Iterable[Field[Any]]) -> list[tuple[str, Any, Callable[[Any], Any] | None]]:
+    """Name and default of these fields, and how each is written."""
+    return [(f.name, _default(f), (_form(f) or (None,))[0]) for f in kept]
+
+
+def _has_text(field: Field[Any]) -> bool:
+    return field.name in TEXTS and "str" in cast("str", field.type)
 
 
 # -- kinds by their fields -------------------------------------------------------------------------
 
 
-def _by_fields(
-    kind: type[Any],
-    value: str = "",
-    *,
-    of: Callable[[Any], str] = str,
-    own: bool = False,
-    talks: bool = True,
-    strict: bool = False,
-) -> Layout:
-    """The layout of a kind whose body has its fields by their names; ``value`` is one of them."""
-    every = {f.name: _default(f) for f in fields(kind) if f.name not in _ROW}
-    writing = [
-        (name, default, _WRITTEN.get(name))
-        for name, default in every.items()
-        if name not in {"path", value}
-    ]
-    items_of = attrgetter(*(name for name, _, _ in writing), *_ROW)  # all at once, for speed
-    required = frozenset(name for name, default in every.items() if default is _REQUIRED)
-    restoring = [(index, _RESTORED[name]) for index, name in enumerate(every) if name in _RESTORED]
-    empty = _EMPTIES.get(value)
-    may_be_none = bool(value) and not own and every[value] is _REQUIRED
+def _by_fields(kind: type[Any]) -> Layout:
+    """The layout of a kind whose body has its fields by their names, but for its value."""
+    every = {f.name: f for f in fields(kind) if f.name not in _ROW}
+    held = next((f for f in every.values() if f.metadata.get("handrail") == "value"), None)
+    value, how = ("", {}) if held is None else (held.name, held.metadata)
+    defaults = {name: _default(f) for name, f in every.items()}
+    in_body = [f for f in every.values() if f.name not in {"path", value}]
+    writing = _writing(in_body)
+    items_of = attrgetter(*(f.name for f in in_body), *_ROW)  # all at once, for speed
+    required = frozenset(name for name, default in defaults.items() if default is _REQUIRED)
+    order = list(every)
+    restoring = [(order.index(name), made) for name, made in _restoring(kind).items()]
+    own, strict = "own" in how, "strict" in how
+    several = own and held is not None and cast("str", held.type).startswith("tuple[")
+    by_name = own and held is not None and cast("str", held.type).startswith("Mapping[")
+    empty: Callable[..., Any] | None = tuple if several else dict if by_name else None
+    may_be_none = bool(value) and not own and defaults[value] is _REQUIRED
     has_path = "path" in every
+    talks = any(map(_has_text, in_body))
 
     def write(event: Any) -> EncodedEvent:
         body: Body = {}
@@ -204,13 +215,12 @@ def _by_fields(
             body[value] = empty()
         if not required.issubset(body):
             raise KeyError(*required.difference(body))
-        items = [body.get(name, default) for name, default in every.items()]
+        items = [body.get(name, default) for name, default in defaults.items()]
         for index, restored in restoring:
             items[index] = restored(items[index])
         return assembler(kind)(*row, *items)
 
-    each = value in {"waiting", "tasks", "add"}
-    return Layout(kind.__name__, write, read, value, of, own, each, strict)
+    return Layout(kind.__name__, write, read, value, own, several, strict)
 
 
 # -- kinds that are the end of something, with its result ------------------------------------------
@@ -223,60 +233,42 @@ _RESULT_BODY = {
     if name not in {"name", "path", "step_type", "status", "output", "duration_ms", "usage", "at"}
 }
 _RESULT_RESTORING = [
-    (index, _RESTORED[name]) for index, name in enumerate(_RESULT_DEFAULTS) if name in _RESTORED
+    (list(_RESULT_DEFAULTS).index(name), made) for name, made in _restoring(StepResult).items()
 ]
 _RESULT_USUALLY = (*_RESULT_BODY.values(), None)
 _in_result_body = attrgetter(*_RESULT_BODY, "usage")
 
 
-def _write_step_completed(event: ev.StepCompleted) -> EncodedEvent:
-    result, composed = event.result, event.composed
-    body = _result_body(result, event.path)
-    if composed:
-        body["composed"] = composed
-    if event.took:
-        body["took"] = event.took
-    if event.left_out:
-        body["left_out"] = event.left_out
-    if event.used_before is not None:
-        body["used_before"] = _body_of(event.used_before)
-    return body, None if composed else result.output, _talks(body)
+def _of_end(kind: type[Any]) -> Layout:
+    """The layout of a kind with a result: its body has the fields of both."""
+    beside = [f for f in fields(kind) if f.name not in {*_ROW, "path", "result"}]
+    writing = _writing(beside)
+    usually = tuple(default for _, default, _ in writing)
+    beside_of = attrgetter(*(f.name for f in beside))
+    names = [f.name for f in beside]
+    at_result = [f.name for f in fields(kind)].index("result") - len((*_ROW, "path"))
+    required = frozenset(name for name, default, _ in writing if default is _REQUIRED)
+    restoring = [(names.index(n), m) for n, m in _restoring(kind).items() if n in names]
 
+    def write(event: Any) -> EncodedEvent:
+        body = _result_body(event.result, event.path)
+        items = beside_of(event)
+        if items != usually:
+            for (name, default, written), item in zip(writing, items, strict=True):
+                if item != default:
+                    body[name] = item if written is None else written(item)
+        return body, None if event.composed else event.result.output, _talks(body)
 
-def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
-    composed, took, left_out = body.get("composed", ""), body.get("took", 0), _left_out(body)
-    result = _result(row[2], path, body, value)
-    before = _usage(body.get("used_before"))
-    return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out, before)
+    def read(row: Row, path: str, body: Body, value: Any) -> Any:
+        if not required.issubset(body):
+            raise KeyError(*required.difference(body))
+        items = [body.get(name, default) for name, default, _ in writing]
+        for index, restored in restoring:
+            items[index] = restored(items[index])
+        items.insert(at_result, _result(row[2], path, body, value))
+        return assembler(kind)(*row, path, *items)
 
-
-def _write_member_completed(event: ev.MemberCompleted) -> EncodedEvent:
-    result, composed = event.result, event.composed
-    body = _result_body(result, event.path)
-    body["index"] = event.index
-    if composed:
-        body["composed"] = composed
-    if event.left_out:
-        body["left_out"] = event.left_out
-    if event.found:
-        body["found"] = event.found
-    if event.cause is not None:
-        body["cause"] = event.cause
-    return body, None if composed else result.output, _talks(body)
-
-
-def _read_member_completed(row: Row, path: str, body: Body, value: Any) -> ev.MemberCompleted:
-    index, composed, left_out = body["index"], body.get("composed", ""), _left_out(body)
-    cause = body.get("cause")
-    found = tuple((str(one), float(priority)) for one, priority in body.get("found", ()))
-    result = _result(row[2], path, body, value)
-    return assembler(ev.MemberCompleted)(
-        *row, path, index, result, composed, left_out, found, cause
-    )  # fmt: skip
-
-
-def _left_out(body: Body) -> tuple[str, ...]:
-    return tuple(body.get("left_out", ()))
+    return Layout(kind.__name__, write, read, "output", strict=True)
 
 
 def _talks(body: Body) -> bool:
@@ -317,83 +309,27 @@ def _result(at: float, path: str, body: Body, output: Any) -> StepResult[Any]:
     return cast("Callable[..., StepResult[Any]]", assembler(StepResult))(*items)
 
 
-def _step(event: Any) -> str:
-    return f"step {event.path!r}"
-
-
 # -- every kind ------------------------------------------------------------------------------------
 
-
-def _layouts() -> dict[type, Layout]:
-    return {
-        ev.StepStarted: _by_fields(ev.StepStarted, "accepts", of=_step, talks=False),
-        ev.StepCompleted: Layout(
-            "StepCompleted",
-            _write_step_completed,
-            _read_step_completed,
-            "output",
-            _step,
-            strict=True,
-        ),
-        ev.MemberStarted: _by_fields(ev.MemberStarted, talks=False),
-        ev.MemberCompleted: Layout(
-            "MemberCompleted",
-            _write_member_completed,
-            _read_member_completed,
-            "output",
-            lambda event: f"member {event.path!r}",
-            strict=True,
-        ),
-        ev.WorkflowStarted: _by_fields(
-            ev.WorkflowStarted,
-            "inputs",
-            of=lambda event: f"workflow {event.workflow_name!r}",
-            own=True,
-            strict=True,
-        ),
-        ev.WorkflowCompleted: _by_fields(
-            ev.WorkflowCompleted, "value", of=lambda event: f"run {event.run_id!r}", strict=True
-        ),
-        ev.RunSuspended: _by_fields(
-            ev.RunSuspended, "waiting", of=lambda event: f"run {event.run_id!r}", own=True
-        ),
-        ev.RunResumed: _by_fields(ev.RunResumed),
-        ev.CancelRequested: _by_fields(ev.CancelRequested),
-        ev.RunSteered: _by_fields(ev.RunSteered, "value", of=_step),
-        ev.LimitReached: _by_fields(ev.LimitReached),
-        ev.AttemptFailed: _by_fields(ev.AttemptFailed, "output", of=_step),
-        ev.StepMoved: _by_fields(ev.StepMoved, talks=False),
-        ev.StepInterrupted: _by_fields(ev.StepInterrupted),
-        ev.ValidationRound: _by_fields(ev.ValidationRound, "round", of=_step, own=True),
-        ev.GroupStarted: _by_fields(ev.GroupStarted, talks=False),
-        ev.GroupCompleted: _by_fields(ev.GroupCompleted),
-        ev.TasksQueued: _by_fields(ev.TasksQueued, "tasks", of=_step, own=True),
-        ev.WorkEdited: _by_fields(ev.WorkEdited, "add", of=_step, own=True),
-        ev.WorkStopped: _by_fields(ev.WorkStopped),
-        ev.SubworkflowStarted: _by_fields(ev.SubworkflowStarted, "inputs", of=_step, own=True),
-        ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step, strict=True),
-        ev.GateOpened: _by_fields(ev.GateOpened, "gate", of=_step, own=True),
-        ev.GateAnswered: _by_fields(ev.GateAnswered, "answer", of=_step),
-        ev.TimerSet: _by_fields(ev.TimerSet, talks=False),
-        ev.SignalReceived: _by_fields(
-            ev.SignalReceived, "payload", of=lambda event: f"signal {event.name!r}"
-        ),
-        ev.RollbackStarted: _by_fields(ev.RollbackStarted, talks=False),
-        ev.RollbackCompleted: _by_fields(ev.RollbackCompleted),
-        ev.AgentSessionStarted: _by_fields(ev.AgentSessionStarted),
-        ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
-        ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
-        ev.ClaimLost: _by_fields(ev.ClaimLost),
-        ev.LadderStep: _by_fields(ev.LadderStep),
-        ev.AgentGuided: _by_fields(ev.AgentGuided),
-        ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
-        ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),
-        ev.BudgetWarning: _by_fields(ev.BudgetWarning, talks=False),
-        ev.BudgetRaised: _by_fields(ev.BudgetRaised, talks=False),
-    }
+LAYOUTS: Mapping[type, Layout] = {
+    kind: _of_end(kind) if kind in ev.ENDS else _by_fields(kind) for kind in get_args(Event)
+}
 
 
-LAYOUTS: Mapping[type, Layout] = _layouts()
+def _owner(event: Any) -> str:
+    """Whose value an event has, for errors."""
+    match event:
+        case ev.WorkflowStarted():
+            return f"workflow {event.workflow_name!r}"
+        case ev.WorkflowCompleted() | ev.RunSuspended():
+            return f"run {event.run_id!r}"
+        case ev.SignalReceived():
+            return f"signal {event.name!r}"
+        case ev.MemberCompleted():
+            return f"member {event.path!r}"
+        case _:
+            return f"step {event.path!r}"
+
 
 _OWN: Mapping[str, type] = {
     f"handrail:{cls.__name__}": cls
@@ -548,7 +484,7 @@ def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
         texts = [codec.dump(item, root=f"{name}[{index}]") for index, item in enumerate(value)]
         return f"[{','.join(texts)}]"
     except OutputNotSerializable as error:
-        raise OutputNotSerializable(layout.of(event), error.field, error.why) from error.__cause__
+        raise OutputNotSerializable(_owner(event), error.field, error.why) from error.__cause__
 
 
 def _by_name(values: dict[str, Any], root: str, codec: Codec) -> str:

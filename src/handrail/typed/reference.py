@@ -15,6 +15,14 @@ from handrail.errors import CodeNotFound
 OF_RECORD: Mapping[str, Any] = {"handrail": "of the record"}
 """Metadata of fields that say how a result was recorded or read: a fingerprint leaves them out."""
 
+VALUE: Mapping[str, Any] = {"handrail": "value"}
+"""Metadata of the one field of an event that holds a value of the user's: a record has it apart."""
+STRICT_VALUE: Mapping[str, Any] = {**VALUE, "strict": True}
+"""The same, of a value that is refused if its classes could not be found by their names alone."""
+OWN_VALUE: Mapping[str, Any] = {**VALUE, "own": True}
+"""The same, of handrail's own objects, or a dict by name, with the user's values inside."""
+OWN_STRICT_VALUE: Mapping[str, Any] = {**OWN_VALUE, **STRICT_VALUE}
+
 ELSEWHERE: Mapping[str, Any] = {"handrail": "elsewhere"}
 """Metadata of fields that JSON for people leaves out, because what they hold stands elsewhere."""
 
