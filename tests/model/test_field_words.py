@@ -40,7 +40,7 @@ def test_no_text_of_an_event_is_recorded_with_a_secret(event: events.Event) -> N
     texts = [
         field.name
         for field in dataclasses.fields(event)
-        if field.name in TEXTS and isinstance(getattr(event, field.name), str)
+        if field.name in TEXTS and str(field.type).startswith("str")
     ]
     told = dataclasses.replace(event, **dict.fromkeys(texts, "so hunter2-hunter3 it is"))
     record = to_record(told, Codec(), {"KEY": "hunter2-hunter3"})
