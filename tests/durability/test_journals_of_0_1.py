@@ -29,7 +29,7 @@ WITHOUT_A_RUN = {
     *("ClaimWaiting", "ClaimGranted", "ClaimLost", "RunSteered", "AgentGuided"),
     *("TasksQueued", "WorkEdited", "WorkStopped"),
 }
-"""Kinds of events that these runs lack: ``tests/model/records.tsv`` has their format."""
+"""Kinds of events that these runs lack: ``docs/reference/journal.md`` has their format."""
 NEEDS = {"agents": ("jinja2",), "failures": ("jinja2",), "models": ("pydantic",)}
 FILES = [
     pytest.param(file, id=file.stem, marks=pytest.mark.extra(*NEEDS.get(file.stem, ())))
