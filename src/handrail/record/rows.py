@@ -180,7 +180,8 @@ def _by_fields(kind: type[Any]) -> Layout:
     """The layout of a kind whose body has its fields by their names, but for its value."""
     every = {f.name: f for f in fields(kind) if f.name not in _ROW}
     held = next((f for f in every.values() if f.metadata.get("handrail") == "value"), None)
-    value, how = ("", {}) if held is None else (held.name, held.metadata)
+    value = "" if held is None else held.name
+    how: Mapping[Any, Any] = {} if held is None else held.metadata
     defaults = {name: _default(f) for name, f in every.items()}
     in_body = [f for f in every.values() if f.name not in {"path", value}]
     writing = _writing(in_body)
@@ -191,7 +192,9 @@ def _by_fields(kind: type[Any]) -> Layout:
     own, strict = "own" in how, "strict" in how
     several = own and held is not None and cast("str", held.type).startswith("tuple[")
     by_name = own and held is not None and cast("str", held.type).startswith("Mapping[")
-    empty: Callable[..., Any] | None = tuple if several else dict if by_name else None
+    empty: Callable[..., Any] | None = None
+    if several or by_name:
+        empty = cast("Callable[..., Any]", tuple if several else dict)
     may_be_none = bool(value) and not own and defaults[value] is _REQUIRED
     has_path = "path" in every
     talks = any(map(_has_text, in_body))
@@ -201,10 +204,10 @@ def _by_fields(kind: type[Any]) -> Layout:
         for (name, default, written), item in zip(writing, items_of(event), strict=False):
             if item is not default and item != default:
                 body[name] = item if written is None else written(item)
-        held = getattr(event, value) if value and "composed" not in body else None
+        kept: Any = getattr(event, value) if value and "composed" not in body else None
         if empty is not None:
-            held = empty(held) or None
-        return body, held, talks
+            kept = empty(kept) or None
+        return body, kept, talks
 
     def read(row: Row, path: str, body: Body, held: Any) -> Any:
         if has_path:
