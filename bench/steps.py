@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 from bench.measure import Row, interleaved
@@ -88,6 +90,42 @@ def run_handrail(flow: Workflow[[], int]) -> None:
     asyncio.run(run())
 
 
+def plain_steps(count: int) -> Workflow[[], int]:
+    """A workflow of that many steps of a plain function, each of which a thread calls."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        total = 0
+        for number in range(count):
+            total += yield from step(f"s{number}").call(inline_action)
+        return total
+
+    return flow
+
+
+def hand_offs(count: int) -> None:
+    """That many calls of a function by one thread of one's own, each awaited by a loop."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        asked: SimpleQueue[asyncio.Future[int] | None] = SimpleQueue()
+
+        def work() -> None:
+            while (future := asked.get()) is not None:
+                loop.call_soon_threadsafe(future.set_result, inline_action())
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(count):
+            future: asyncio.Future[int] = loop.create_future()
+            asked.put(future)
+            await future
+        asked.put(None)
+        thread.join()
+
+    asyncio.run(run())
+
+
 def rows(rounds: int) -> list[Row]:
     """The in-memory rows."""
     found = []
@@ -106,6 +144,18 @@ def rows(rounds: int) -> list[Row]:
                 1.8,
             )
         )
+    plain = plain_steps(1000)
+    base, ours = interleaved(rounds, lambda: hand_offs(1000), lambda: run_handrail(plain))
+    found.append(
+        Row(
+            "in-memory step of a plain def",
+            "a hand-off to a thread",
+            base * 1e3,
+            ours * 1e3,
+            ours / base,
+            1.5,
+        )
+    )
     few, many = steps_of(1000), steps_of(100_000)
     for gc_on, limit in ((False, 1.2), (True, 1.5)):
         short, long = interleaved(

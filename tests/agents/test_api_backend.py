@@ -480,10 +480,10 @@ async def test_what_happens_is_told_in_order() -> None:
         AgentReasoning("step", "Hm."),
         AgentMessage("step", "I look."),
         AgentToolStarted("step", "c1", "look", {"at": "a.py"}),
-        AgentUsage("step", one),
+        AgentUsage("step", one, "m-1", 1),
         AgentToolCompleted("step", "c1", "look", True, "a.py is empty"),
         AgentMessage("step", "Done."),
-        AgentUsage("step", two),
+        AgentUsage("step", two, "m-1", 2),
         AgentFinished("step", "completed", "", "", two, reply.model, session),
     ]
 

@@ -18,7 +18,9 @@ from handrail.model.events import (
     AgentPermission,
     AgentReasoning,
     AgentRetry,
+    AgentSessionStarted,
     AgentToolCompleted,
+    AgentToolStarted,
 )
 from handrail.model.results import Usage
 from tests.agents.recorded import of_type, turn_of
@@ -406,6 +408,70 @@ def test_items_need_no_ids() -> None:
     got = after_opening(item("agentMessage", text="a"), ran, item("agentMessage", text="b"), over())
     assert [one.ok for one in of_type(got.notices, AgentToolCompleted)] == [True]
     assert got.reply.text == "b"
+
+
+ONE = item("agentMessage", id="1", text="x")
+DECLINED = item("commandExecution", id="1", command="rm -rf /", status="declined")
+SMALLER = {"type": "contextCompaction", "id": "1"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "notices"),
+    [
+        ([ONE, ONE], [AgentMessage("s", "x")]),
+        (
+            [DECLINED],
+            [
+                AgentToolStarted("s", "1", "shell", {"command": "rm -rf /"}),
+                AgentPermission("s", "shell", "denied", "rm -rf /"),
+                AgentToolCompleted("s", "1", "shell", ok=False),
+            ],
+        ),
+        (
+            [told("item/started", item=SMALLER), told("item/completed", item=SMALLER)],
+            [AgentCompaction("s", "started"), AgentCompaction("s", "completed")],
+        ),
+    ],
+    ids=["twice", "declined", "compaction"],
+)
+def test_what_an_item_is_told_as(messages: Any, notices: Any) -> None:
+    """Once, however often it comes; a refused command as a denial."""
+    got = after_opening(*messages, over())
+    assert [one for one in got.notices if not isinstance(one, AgentSessionStarted)] == notices
+    assert got.reply.denials == (("shell",) if DECLINED in messages else ())
+
+
+@pytest.mark.parametrize(
+    ("words", "attempt", "delay_s"),
+    [
+        ("Reconnecting... 1/5", 1, None),
+        ("Reconnecting\u2026 2/5 (try again in 1.5s)", 2, 1.5),
+        ("Reconnecting... 12 / 15 try again in 250ms", 12, 0.25),
+        ("Reconnecting... no route", None, None),
+    ],
+)
+def test_each_version_tells_a_retry_in_its_words(
+    words: str, attempt: int | None, delay_s: float | None
+) -> None:
+    """The number and the delay are read from them, as far as they are there."""
+    got = after_opening(told("error", error={"message": words}, willRetry=True), over())
+    (retry,) = of_type(got.notices, AgentRetry)
+    assert (retry.attempt, retry.delay_s) == (attempt, delay_s)
+
+
+def test_what_was_complained_of_before_is_no_failure_of_a_turn_that_completed() -> None:
+    """The last word counts: the turn's end."""
+    error = told("error", error={"message": "Quota exceeded."}, willRetry=False)
+    got = after_opening(item("agentMessage", text="quota"), error, over())
+    assert (got.reply.text, got.reply.usage) == ("quota", None)
+
+
+def test_what_comes_meanwhile_ends_the_wait_for_a_network() -> None:
+    """Only complaints in a row count."""
+    error = {"message": "Reconnecting... waiting for network (no route)"}
+    waiting = told("error", error=error, willRetry=True)
+    got = after_opening(*[waiting] * (NETWORK_WAITS - 1), ONE, waiting)
+    assert not got.finished
 
 
 def test_thoughts_that_came_only_in_pieces_are_told() -> None:

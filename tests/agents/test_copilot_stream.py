@@ -247,7 +247,7 @@ def test_usage_is_in_the_report() -> None:
     emitted: list[Any] = []
     played = read("tool", turn_of(emitted=emitted), report=lambda: REPORT)
     assert (played.reply.usage, played.reply.session_usage) == (TWO_CALLS, TWO_CALLS)
-    assert emitted == [AgentUsage("s", TWO_CALLS)]
+    assert emitted == [AgentUsage("s", TWO_CALLS, "claude-sonnet-4.5", 2)]
     assert read("rate_limit_429", report=lambda: REPORT).error.usage == TWO_CALLS
 
 

@@ -7,11 +7,22 @@ from typing import Any
 
 import pytest
 
-from handrail import Agent, Executor, FakeBackend, Steps, step, workflow
+from handrail import (
+    Agent,
+    AgentError,
+    Budget,
+    Executor,
+    FakeBackend,
+    Limits,
+    Steps,
+    step,
+    workflow,
+)
 from handrail.errors import WrongUse
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply
 from handrail.steps.verbs import Stage
+from handrail.testing import JumpClock
 from tests.agents.conftest import BOTH_LOOPS
 
 
@@ -152,3 +163,65 @@ def test_what_gives_no_verdict_is_refused_where_it_is_written(check: Any) -> Non
     """An agent that answers with text, and what is no check at all."""
     with pytest.raises(WrongUse, match="step 'write'"):
         step("write").agent(Agent("w", "W."), check=check)
+
+
+CHECKED, STAGED = "check=", "validate"
+
+
+@pytest.mark.parametrize(
+    ("where", "budget", "asked"),
+    [
+        (CHECKED, Budget(launches=1), 0),
+        (CHECKED, Budget(launches=2), 2),
+        (CHECKED, Budget(launches=4), 4),
+        (CHECKED, Budget(tokens=199, reserve_tokens=100), 0),
+        (CHECKED, Budget(tokens=400, reserve_tokens=100), 4),
+        (STAGED, Budget(launches=1), 1),
+        (STAGED, Budget(launches=2), 2),
+        (STAGED, Budget(usd=0.15, reserve_usd=0.1), 1),
+    ],
+)
+async def test_a_judge_is_a_launch_of_the_budget(where: str, budget: Budget, asked: int) -> None:
+    """It is reserved before it is asked, with the answer that it judges, and counts when it was."""
+    used = Usage(input_tokens=100, cost_usd=0.1)
+    writer = FakeBackend([AgentReply(one, usage=used) for one in ("bad", "good")])
+    verdicts = FakeBackend([AgentReply(one, usage=used) for one in (NO, OK)])
+    critic = Agent("judge", "Is it good?", output=Verdict, backend=verdicts)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        if where == STAGED:
+            return (yield from step("check").validate([critic], retry=1))
+        return (yield from step("write").agent(Agent("w", "W.", backend=writer), check=critic))
+
+    result = await Executor(limits=Limits(budget=budget)).run(flow)
+    assert len(writer.turns) + len(verdicts.turns) == asked
+    assert result.success == (asked == (4 if where == CHECKED else 2))
+
+
+async def test_a_launch_without_an_answer_to_judge_counts_alone() -> None:
+    """The place that was kept for the judge is given back."""
+    down = AgentError("w", "down", kind="transient")
+    writer = FakeBackend([down, "good"])
+
+    @workflow
+    def flow() -> Steps[Any]:
+        agent = Agent("w", "W.", backend=writer)
+        return (yield from step("write").agent(agent, check=judge(OK)))
+
+    executor = Executor(limits=Limits(budget=Budget(launches=3)), clock=JumpClock())
+    result = await executor.run(flow)
+    assert result.success, result.error
+
+
+async def test_a_judge_of_a_stage_has_the_ladder_of_an_agent() -> None:
+    """A backend that was down for a moment is asked again, and the stage is not failed by it."""
+    backend = FakeBackend([AgentError("judge", "down", kind="transient"), OK])
+    critic = Agent("judge", "Is it good?", output=Verdict, backend=backend)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("check").validate([critic], retry=0))
+
+    result = await Executor(clock=JumpClock()).run(flow)
+    assert (result.success, len(backend.turns)) == (True, 2), result.error

@@ -150,8 +150,8 @@ def in_order(name: str) -> list[str]:
         *(usage if has(name, "usage") else []),
         "AgentFinished",
     ]
-    if name in USAGE_AFTER:
-        kinds.insert(kinds.index(USAGE_AFTER[name]) + 1, "AgentUsage")
+    for kind in USAGE_AFTER.get(name, ()):
+        kinds.insert(kinds.index(kind) + 1, "AgentUsage")
     return kinds
 
 

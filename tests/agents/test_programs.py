@@ -11,13 +11,23 @@ import pytest
 
 from handrail.agents.codex.backend import CodexBackend
 from handrail.agents.routes import make_backend
-from handrail.agents.transport.programs import CLAUDE, CODEX, COPILOT
+from handrail.agents.transport.programs import (
+    CLAUDE,
+    CODEX,
+    COPILOT,
+    gemini_logged_in,
+    opencode_logged_in,
+)
 from handrail.model.agent_options import AgentOptions
 from handrail.ports.agent import Probe, capabilities_of
 from tests.agents.fake_program import install, path_with
 from tests.agents.parity.stages import PROGRAMS
 
-BY_NAME = {one.name: one for one in (CLAUDE, CODEX, COPILOT)}
+LOGGED_IN = {
+    **{one.name: one.logged_in for one in (CLAUDE, CODEX, COPILOT)},
+    "gemini": gemini_logged_in,
+    "opencode": opencode_logged_in,
+}
 KEYCHAIN = None if sys.platform == "darwin" else False
 """Where claude may have its login on a Mac."""
 LOGINS: list[tuple[str, dict[str, str], dict[str, Any], bool | None]] = [
@@ -36,6 +46,15 @@ LOGINS: list[tuple[str, dict[str, str], dict[str, Any], bool | None]] = [
     ("copilot", {}, {}, None),
     ("copilot", {}, {".copilot/config.json": {"logged_in_users": [{"login": "a"}]}}, True),
     ("copilot", {"GH_TOKEN": "t"}, {}, True),
+    ("gemini", {}, {}, False),
+    ("gemini", {}, {".gemini/oauth_creds.json": {"refresh_token": "t"}}, True),
+    ("gemini", {"GEMINI_API_KEY": "k"}, {}, True),
+    ("gemini", {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, {}, None),
+    ("gemini", {}, {".gemini/settings.json": {"security": {"auth": {"selectedType": "x"}}}}, None),
+    ("gemini", {}, {".gemini/.env": "GEMINI_API_KEY=k"}, None),
+    ("opencode", {}, {}, None),
+    ("opencode", {}, {".local/share/opencode/auth.json": {"anthropic": {"key": "k"}}}, True),
+    ("opencode", {"XDG_DATA_HOME": "/nowhere"}, {}, None),
 ]
 
 
@@ -48,7 +67,7 @@ def test_a_login_is_known_by_files_and_variables(
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, str) else json.dumps(content)
         (tmp_path / file).write_text(text, "utf-8")
-    assert BY_NAME[name].logged_in({"HOME": str(tmp_path), **env}) is known
+    assert LOGGED_IN[name]({"HOME": str(tmp_path), **env}) is known
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -60,10 +79,12 @@ async def test_probing_finds_the_program_and_its_version(
     monkeypatch.setenv("PATH", str(tmp_path))
     advice = f"Install it: {getattr(backend, 'program', backend).install}"
     assert await backend.probe() == Probe(found=False, advice=advice)
+    assert backend.where(AgentOptions()) is None
     monkeypatch.setenv("PATH", path_with(tmp_path))
     program = install(tmp_path, PROGRAMS[name], version="the CLI 1.0.102 (of a kind).")
     probe = await backend.probe()
     assert (probe.found, probe.version, probe.where) == (True, "1.0.102", str(program.path))
+    assert backend.where(AgentOptions()) == str(program.path)
     assert not program.path.with_name(f"{PROGRAMS[name]}.call.json").exists()
     program.path.write_text("#!/bin/sh\nexit 3\n", "utf-8")
     broken = await backend.probe()

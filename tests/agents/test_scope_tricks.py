@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from handrail import Agent, AgentOptions, Executor, FakeBackend, Steps, step, workflow
+from handrail.errors import DefinitionError
 from handrail.workspace.places import places_of
 from tests.agents.repositories import contents, git, needs_git, repository, write
 
@@ -379,3 +381,23 @@ def test_a_folder_that_is_no_ones_stays_as_it_was(tmp_path: Path) -> None:
     finally:
         (repo / "docs").chmod(0o755)
         shutil.rmtree(repo)
+
+
+@pytest.mark.parametrize("how", ["another's", "a link"])
+def test_a_folder_of_somebody_elses_keeps_nothing(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a temporary folder that all may write to, another user may be there first."""
+    root = tmp_path / "home"
+    root.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(root))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    uid = os.getuid()
+    if how == "a link":
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        (tmp_path / f"handrail-{uid}").symlink_to("theirs")
+    else:
+        (tmp_path / f"handrail-{uid + 1}").mkdir(mode=0o700)
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    with pytest.raises(DefinitionError, match="belongs to somebody else"):
+        places_of(root, "r", "a").make()

@@ -33,6 +33,11 @@ def open_to_all():
 @workflow
 def waits():
     return (yield from step("wait").wait_for("approved", int))
+
+
+@workflow
+def hears_all():
+    return (yield from step("wait").wait_for("approved", int, agents_may_answer=True))
 """
 
 STEERED: Mapping[str, Sequence[str]] = {
@@ -63,7 +68,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Sqlite
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HANDRAIL_DIR", raising=False)
     (tmp_path / "flow.py").write_text(FLOW)
-    for name in ("guarded", "open_to_all", "waits"):
+    for name in ("guarded", "open_to_all", "waits", "hears_all"):
         assert cli("run", f"flow.py:{name}", "--run-id", name, "--quiet").code == 3
     assert cli("export", "guarded").code == 0
     return SqliteJournal(tmp_path / ".handrail" / "runs.db")
@@ -100,14 +105,28 @@ def test_no_command_steers_from_within_a_step(
     assert _record(journal) == before
 
 
-def test_a_gate_that_says_so_takes_the_answer_of_a_step(
-    journal: SqliteJournal, cli: Cli, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "command",
+    [("answer", "open_to_all", "merge?", "yes"), ("signal", "hears_all", "approved", "1")],
+    ids=lambda command: command[0],
+)
+def test_a_wait_that_says_so_takes_the_answer_of_a_step(
+    command: Sequence[str], journal: SqliteJournal, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record has the step as who answered, whatever name it gave."""
-    monkeypatch.setenv("HANDRAIL_STEP", f"open_to_all@{journal.identity}/review#1")
-    assert cli("answer", "open_to_all", "merge?", "yes", "--by", "ann").code == 0
-    answered = journal.letters("open_to_all", 0)[-1].event
-    assert getattr(answered, "by", None) == "step 'review' of run open_to_all"
+    monkeypatch.setenv("HANDRAIL_STEP", f"{command[1]}@{journal.identity}/review#1")
+    assert cli(*command, "--by", "ann").code == 0
+    answered = journal.letters(command[1], 0)[-1].event
+    assert getattr(answered, "by", None) == f"step 'review' of run {command[1]}"
+
+
+def test_a_signal_that_no_step_awaits_is_none_of_an_agents(
+    journal: SqliteJournal, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait's word counts for its own signal, once the step waits."""
+    monkeypatch.setenv("HANDRAIL_STEP", f"hears_all@{journal.identity}/review#1")
+    assert cli("signal", "hears_all", "another", "1").code != 0
+    assert journal.letters("hears_all", 0) == []
 
 
 def test_a_step_steers_runs_of_another_journal_under_its_own_name(

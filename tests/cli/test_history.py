@@ -108,7 +108,7 @@ def test_a_run_goes_into_a_file_and_out_of_it(cli: Cli, folder: Path) -> None:
     assert cli("export", "first", "-o", "no/where.jsonl").code == 2
     assert cli("import", "first.jsonl").code == 2
     assert cli("import", "first.jsonl", "--run-id", "copy").out == "copy\n"
-    assert cli("resume", "copy", "--quiet").out == "ABC 3\n"
+    assert cli("resume", "copy", "--quiet", "--target", "flow.py").out == "ABC 3\n"
     assert cli("replay", "first.jsonl", "flow.py").code == 0
     (folder / "flow.py").write_text(FLOW.replace('"end"', '"finish"'))
     told = cli("replay", "first.jsonl", "flow.py")

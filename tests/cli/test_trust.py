@@ -113,6 +113,69 @@ def test_no_request_for_the_page_imports_anything(
     assert not evil.with_name("ran").exists()
 
 
+@pytest.mark.parametrize("label", ["target", "executor"])
+def test_an_imported_run_names_no_code(label: str, cli: Cli, folder: Path) -> None:
+    """It did not begin here, so what lies in the project counts only if a person types it."""
+    (folder / "evil.py").write_text(MARKS + FLOW)
+    (folder / "flow.py").write_text(FLOW)
+    make_runs(folder, **({"target": "flow.py:hello"} | {label: "evil.py:hello"}))
+    assert cli("export", "one", "-o", "one.jsonl").code == 0
+    assert cli("import", "one.jsonl", "--run-id", "other").code == 0
+    for words in (("plan", "other"), ("resume", "other")):
+        refused = cli(*words)
+        assert "was imported from one.jsonl" in refused.err
+        named = "evil.py" if label == "target" else "flow.py"
+        assert f"--target {folder / named}:hello" in refused.err
+    assert not (folder / "ran").exists()
+    assert cli("plan", "other", "--target", "flow.py:hello").code == 0
+    assert not (folder / "ran").exists()
+    assert cli("export", "other", "-o", "again.jsonl").code == 0
+    assert "imported" not in Path("again.jsonl").read_text()
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_who_sits_at_a_terminal_is_asked_once(
+    answer: str, cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a folder of another user's, and to find the runs of a project's executor."""
+    (folder / "pyproject.toml").write_text('[tool.handrail]\nexecutor = "other:make"\n')
+    (folder / "other.py").write_text(
+        f"{MARKS}from handrail import Executor, SqliteJournal\n\n\n"
+        'def make():\n    return Executor(journal=SqliteJournal("kept.db"))\n'
+    )
+    (folder / "flow.py").write_text(FLOW)
+    uid = os.getuid()
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    monkeypatch.setattr(trusted, "_ROOT", -1)
+    says_yes = answer == "y"
+    outcome = cli("runs", text=f"{answer}\n{answer}\n")
+    assert "Run other:make to find the runs of this project? [y/N]" in outcome.err
+    assert (f"Run code of {folder}? [y/N]" in outcome.err) == says_yes
+    assert (folder / "ran").exists() == says_yes
+    again = cli("runs", text=f"{answer}\n")
+    assert ("[y/N]" in again.err) != says_yes
+
+
+def test_the_module_of_a_record_is_the_users_own(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file is, wherever in its package the code of another user lies."""
+    package = folder / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mod.py").write_text(MARKS + FLOW)
+    make_runs(folder, target="pkg.mod:hello")
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    monkeypatch.setattr(trusted, "_ROOT", -1)
+    refused = cli("plan", "one")
+    assert "belongs to another user" in refused.err
+    assert not (package / "ran").exists()
+    assert cli("trust", str(package)).code == 0
+    assert cli("plan", "one").code == 0
+
+
 def test_a_journal_of_an_executor_is_found_again_without_its_code(cli: Cli, folder: Path) -> None:
     """What drives a run notes where it is kept; `handrail trust` does so, too."""
     (folder / "pyproject.toml").write_text('[tool.handrail]\nexecutor = "app:make"\n')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,21 @@ def test_what_makes_no_sense_is_refused(
     assert out == ""
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_file_of_tokens_is_made_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the hub listens; who looks is told."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "open"
+    file.write_text("a-long-token\n")
+    file.chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["hub", "--token-file", "open", "--port", port]) == 2
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "open can be read by others on this machine: chmod 600 open" in capsys.readouterr().err
 
 
 def test_a_file_has_one_hub(

@@ -20,6 +20,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.agents.acp.backend import opencode
 from handrail.testing import FakeBackend
 
 pytestmark = pytest.mark.extra("jinja2")
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.extra("jinja2")
 NOT_READY: dict[str, Callable[[], Any]] = {
     "no backend": lambda: Agent("coder", "Work."),
     "no program": lambda: Agent("coder", "Work.", backend=codex("/nowhere/codex")),
+    "no program of ACP": lambda: Agent("coder", "Work.", backend=opencode("/nowhere/opencode")),
     "not installed": lambda: fake(AgentError("coder", "gone", kind="not_installed")),
     "refused settings": lambda: fake(AgentError("coder", "no profile 'x'", kind="config")),
     "a backend of the step": lambda: "claud",
@@ -45,11 +47,11 @@ def fake(error: BaseException) -> Agent[str]:
     return Agent("coder", "Work.", backend=FakeBackend([error] * 9))
 
 
-def ask(agent: Any) -> Any:
+def ask(agent: Any, **more: Any) -> Any:
     """The step of an agent, or of one whose backend's name is only known in the run."""
     if isinstance(agent, str):
         return step("code").agent(fake(AssertionError()), backend=str(agent))
-    return step("code").agent(agent)
+    return step("code").agent(agent, **more)
 
 
 STAND_INS: dict[str, Callable[[Any], Any]] = {
@@ -60,13 +62,29 @@ STAND_INS: dict[str, Callable[[Any], Any]] = {
     "group": lambda agent: step("all").parallel(ask(agent)).default(()),
     "members": lambda agent: step("each").for_each([1], lambda _: ask(agent)).skip_on_error(),
     "child": lambda agent: step("child").run_workflow(alone, agent).default(None),
-    "late": lambda agent: ask(agent).on_error(lambda _, __: boom()).default("nothing"),
+    "handler": lambda agent: ask(agent).on_error(lambda _, __: other()).default("nothing"),
+    "late": lambda agent: boom().on_error(lambda _, __: ask(agent)).default("nothing"),
+    "judge": lambda agent: ask(WRITER, check=judge(agent)).default("nothing"),
+    "stage": lambda agent: step("check").validate([judge(agent)], retry=5).default(None),
 }
+WRITER = Agent("writer", "Write.", backend=FakeBackend(["text"] * 99))
+
+
+def judge(agent: Any) -> Any:
+    """An agent that judges; the name of a backend is no setting of a judge's."""
+    error = AgentError("coder", "no", kind="config")
+    backend = FakeBackend([error] * 9) if isinstance(agent, str) else agent.backend
+    return Agent("judge", "Good?", output=bool, backend=backend)
 
 
 def boom() -> Any:
-    """A fallback that fails, too."""
-    return step("other").call(int, "x")
+    """A step that fails."""
+    return step("first").call(int, "x")
+
+
+def other() -> Any:
+    """What a handler would run instead."""
+    return step("other").call(str, "by hand")
 
 
 @workflow
@@ -100,17 +118,6 @@ async def test_a_default_stands_in_for_an_agent_that_failed_at_work(kind: Any) -
     assert (await Executor().run(flow)).value == "nothing"
 
 
-async def test_a_fallback_of_the_workflow_still_stands_in() -> None:
-    """A handler sees the failure, and may run something else."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        other = step("other").call(str, "by hand")
-        return (yield from ask(NOT_READY["no backend"]()).on_error(lambda _, __: other))
-
-    assert (await Executor().run(flow)).value == "by hand"
-
-
 async def test_a_resume_runs_it_when_the_agent_is_there(tmp_path: Path) -> None:
     """The failure ended the run, so the step runs again."""
 
@@ -126,9 +133,9 @@ async def test_a_resume_runs_it_when_the_agent_is_there(tmp_path: Path) -> None:
     assert resumed.value == "done"
 
 
-@pytest.mark.parametrize("case", ["no backend", "no program"])
+@pytest.mark.parametrize("case", ["no backend", "no program", "no program of ACP"])
 async def test_it_is_told_before_the_run_begins(case: str) -> None:
-    """A warning names the step and what is missing, before any step has run."""
+    """A warning names the agent and what is missing, before any step has run."""
     journal = MemoryJournal()
     executor = Executor(journal=journal, agents={"coder": NOT_READY[case]()})
     with capture_logs() as logs:
@@ -138,7 +145,7 @@ async def test_it_is_told_before_the_run_begins(case: str) -> None:
         ]
     (why,) = [one["why"] for one in logs if "why" in one]
     assert f"{__file__}:" in why
-    assert "step 'code'" in why
+    assert "agent 'coder'" in why
     assert "backend" in why or "is not installed" in why
     del run
 

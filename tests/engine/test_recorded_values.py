@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from handrail import (
     Executor,
@@ -24,7 +21,6 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.engine.in_place import put_back
 from handrail.model import events as ev
 from handrail.testing import TextJournal
 from tests.engine.support import RUN, Boom, boom, same
@@ -164,27 +160,6 @@ async def test_an_action_that_changes_an_output_in_place_fails(how: str, journal
     assert f"what step 'make' returned: its output{place}." in (told.error or "")
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_who_goes_on_from_a_changed_output_sees_what_a_resume_would(*, fails: bool) -> None:
-    """It is what is recorded again, to all who hold it; a second change is seen, too."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        made = yield from step("make").call(board)
-        seen = yield from step("same").parallel(
-            step("x").call(grow_and_fail if fails else grow, made.by["x"]),
-            step("y").call(board),
-            on_error="continue",
-        )
-        again = yield from step("again").call(made.by["x"].append, 3).default("handled")
-        return seen[0].error_type, again, made
-
-    executor = Executor(journal=TextJournal(), workflows=[flow])
-    result = await executor.options(run_id="r").run(flow)
-    assert result.value == ("handrail.errors.OutputChanged", "handled", board())
-    assert (await executor.resume("r", rerun=["again"])).value == result.value
-
-
 async def test_what_a_function_holds_may_refuse_to_be_looked_at() -> None:
     """As a proxy does outside of its request: the action runs, unwatched."""
 
@@ -200,29 +175,6 @@ async def test_what_a_function_holds_may_refuse_to_be_looked_at() -> None:
         return (yield from step("x").call(lambda: type(proxy).__name__))
 
     assert (await Executor(journal=TextJournal()).run(flow)).value == "Proxy"
-
-
-VALUES = st.recursive(
-    st.integers() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
-        | st.tuples(inner, inner)
-        | st.builds(Board, st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=1), inner))
-        | st.sets(st.integers(0, 9))
-        | st.builds(bytearray, st.binary(max_size=3))
-    ),
-    max_leaves=12,
-)
-
-
-@given(VALUES, VALUES)
-def test_whatever_was_changed_is_put_back(live: Any, recorded: Any) -> None:
-    """It equals the record, and is the same object wherever that can be changed."""
-    kept = deepcopy(recorded)
-    made = put_back(live, recorded)
-    assert made == kept
-    assert made is live or type(made) is not type(live) or isinstance(live, (int, str, tuple))
 
 
 async def test_what_no_record_has_may_be_changed() -> None:

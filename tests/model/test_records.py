@@ -162,7 +162,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("succeeded", "failed", "cancelled", "skipped"), numbers),
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
     **dict.fromkeys(
-        ("retryable", "rollback", "once", "passed", "cleanup", "abandoned"), st.booleans()
+        ("retryable", "rollback", "once", "passed", "cleanup", "abandoned", "agents_may_answer"),
+        st.booleans(),
     ),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
     **dict.fromkeys(("orphaned", "left_out", "order", "drop"), names),
@@ -203,7 +204,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "result": some_result,
     "composed": st.just(""),
     **dict.fromkeys(("backend", "session", "scope", "what", "holder"), texts),
-    **dict.fromkeys(("tokens", "launch"), numbers),
+    **dict.fromkeys(("tokens", "launch", "launches", "unmade"), numbers),
     **dict.fromkeys(("duration_s", "used", "limit"), seconds),
     "cost_usd": st.none() | seconds,
     "model": optional,

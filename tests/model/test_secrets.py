@@ -4,7 +4,8 @@ import json
 import re
 import shlex
 import subprocess
-from base64 import b64encode, encodebytes, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -188,6 +189,8 @@ def test_the_spellings_are_those_of_the_standard_library() -> None:
         "url": quote(value, safe=""),
         "path": quote(value),
         "form": quote_plus(value),
+        "hex": value.encode().hex(),
+        "HEX": value.encode().hex().upper(),
         "repr": repr(value)[1:-1],
         "repr quoted": repr(value)[1:-1].replace("'", "\\'"),
         "ascii repr": ascii(value)[1:-1],
@@ -202,8 +205,10 @@ def test_the_spellings_are_those_of_the_standard_library() -> None:
     assert printed == value.replace("\n", "N")
 
 
-def _in_lines(text: str) -> str:
-    return encodebytes(text.encode()).decode()
+def in_lines(width: int, before: int, text: str) -> str:
+    """A stream of base64 that begins with so many bytes of something else."""
+    stream = b64encode(b"x" * before + text.encode()).decode()
+    return "\n".join(stream[at : at + width] for at in range(0, len(stream), width))
 
 
 PRINTED = {
@@ -225,7 +230,13 @@ PRINTED = {
     "base64 at 2": lambda text: b64encode(f"ab{text}c".encode()).decode(),
     "basic": lambda text: "Basic " + b64encode(f"user:{text}".encode()).decode(),
     "base64 for URLs": lambda text: urlsafe_b64encode(text.encode()).decode(),
-    "base64 in lines": _in_lines,
+    "hex": lambda text: text.encode().hex(),
+    "hex of xxd": lambda text: text.encode().hex().upper(),
+    **{
+        f"base64 by {width} after {before}": partial(in_lines, width, before)
+        for width in (64, 76)
+        for before in range(3)
+    },
 }
 secret_texts = st.text(
     st.sampled_from("aB3$'\"\\/+=%& ~:@-\u00e9\u20ac\U0001f40e") | st.characters(codec="utf-8"),

@@ -167,7 +167,7 @@ def _route(backend: AgentBackend, levels: Sequence[_Level]) -> Route:
     for place, level in enumerate(levels):
         meant = next((one.backend for one in levels[place:] if one.backend is not None), None)
         options = level.options
-        if meant is not None and meant.name != backend.name:
+        if options.model is not None and meant is not None and meant.name != backend.name:
             options = attrs.evolve(options, model=None)
         if place == len(levels) - 1:
             said = said.over(getattr(backend, "options", NO_OPTIONS))

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,16 @@ import attrs
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place, with_executor
-from handrail.cli.trusted import known_journal, note_journal, require_own, require_own_project
+from handrail.cli.trusted import (
+    allows,
+    known_journal,
+    note_journal,
+    require_own,
+    require_own_project,
+)
 from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition
-from handrail.ports.journal import RunInfo
+from handrail.ports.journal import IMPORTED, RunInfo
 from handrail.project import project_table
 from handrail.static.source import Source
 from handrail.system.own_files import FOLDER
@@ -254,7 +260,10 @@ def _place_of_project(place: Place, table: Mapping[str, Any], *, reads: bool) ->
         raise Refused(where, str(error).rstrip(".")) from error
     known = None if place.typed_location else known_journal(table)
     if known is None:
-        return attrs.evolve(place, unread_executor=target)
+        unread = attrs.evolve(place, unread_executor=target)
+        if place.is_there() or not allows(f"Run {target} to find the runs of this project?"):
+            return unread
+        return _place_of_project(place, table, reads=False)
     return attrs.evolve(place, folder=known.parent, kept=known)
 
 
@@ -460,7 +469,9 @@ def workflow_of(
         hint = f"Name it: --target {place.target}, or its executor: --executor FILE.py:NAME."
         raise Refused(f"run {info.run_id}", why, hint)
     found = _absolute(recorded, place)
+    _require_begun_here(found, info)
     _require_in_project(found, info, place)
+    _require_own(found, asks=not quiet)
     _change_folder(place.base / info.labels.get(_IN, ""))
     if not quiet:
         tell(f"run {info.run_id} of {recorded}")
@@ -506,19 +517,30 @@ def _with_executor(
     if place.executor is not None:
         return workflow, place
     typed = info.labels.get(_EXECUTOR)
-    if executor is None and typed is not None:
+    if executor is None and typed is not None and IMPORTED not in info.labels:
         found = _absolute(typed, place)
         _require_in_project(found, info, place)
+        _require_own(found, asks=False)
         executor = load_executor(found)
     return workflow, attrs.evolve(place, executor=executor)
+
+
+def _require_begun_here(target: str, info: RunInfo) -> None:
+    """Raise for an imported run: what it says of its code was said elsewhere, by anybody.
+
+    Raises:
+        Refused: it was imported.
+    """
+    if IMPORTED in info.labels:
+        why = f"was imported from {info.labels[IMPORTED]}, so the code that it names is not run"
+        raise Refused(f"run {info.run_id}", why, f"If it is right: --target {target}")
 
 
 def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
     """Raise unless a recorded TARGET lies where its code may be run without being named.
 
     That is below the journal's parent, the project, the current folder, or where Python looks for
-    modules anyway; and its file is the user's own. A journal, or a file that was imported, may come
-    from anybody.
+    modules anyway. A journal may come from anybody.
 
     Raises:
         Refused: it does not.
@@ -533,7 +555,28 @@ def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
     if not any(file.is_relative_to(root.resolve()) for root in roots):
         why = f"says that its code is {target}, which is not in {place.base}"
         raise Refused(f"run {info.run_id}", why, f"If it is: --target {target}")
-    require_own(file)
+
+
+def _require_own(target: str, *, asks: bool) -> None:
+    """Raise unless the code of a recorded TARGET is the user's own, or trusted.
+
+    Raises:
+        Refused: it is not.
+    """
+    where, _ = split(target)
+    for file in [Path(where).resolve()] if is_file(where) else _files_of_module(where):
+        require_own(file, asks=asks)
+
+
+def _files_of_module(name: str) -> list[Path]:
+    """The files that an import of a module would run, without importing anything."""
+    top, *below = name.split(".")
+    spec = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])
+    folders = (spec and spec.submodule_search_locations) or ()
+    inner = [Path(folder, *below) for folder in folders if below]
+    found = [one for path in inner for one in (path.with_suffix(".py"), path / "__init__.py")]
+    origin = Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
+    return [one for one in (origin, *found) if one is not None and one.is_file()]
 
 
 def source_of_run(info: RunInfo, place: Place) -> Source | None:

@@ -1,8 +1,8 @@
 """Whose code the command runs without being told where it is.
 
 Commands that read run no code of a project. Those that drive runs do: of the user's own files, and
-of others' files only in a folder that the user trusts. Of an executor that was loaded, its journal
-is noted, so that commands that read find it.
+of others' files only in a folder that the user trusts, by ``handrail trust`` or when asked. Of an
+executor that was loaded, its journal is noted, so that commands that read find it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,32 @@ _ROOT = 0
 """The user who can do all that this one can."""
 
 
-def require_own(file: Path, start: Path | None = None) -> None:
+def require_own(file: Path, *, asks: bool = True) -> None:
     """Raise if a file is another user's, and not in a folder that this user trusts.
+
+    A person at the terminal is asked, once for a folder, if it ``asks``.
 
     Raises:
         Refused: it is.
     """
+    folder = file.parent
     owner = file.stat().st_uid if file.exists() else os.getuid()
-    if owner not in {os.getuid(), _ROOT} and not _is_trusted(start or file.parent, owner):
-        why = f"belongs to another user ({owner}), so its code is not run"
-        raise Refused(str(file), why, f"If you trust it: handrail trust {start or file.parent}")
+    if owner in {os.getuid(), _ROOT} or _is_trusted(folder, owner):
+        return
+    why = f"belongs to another user ({owner}), so its code is not run"
+    if not asks or not allows(f"{file} belongs to another user ({owner}). Run code of {folder}?"):
+        raise Refused(str(file), why, f"If you trust it: handrail trust {folder}")
+    _write(folder, trusted=True)
+
+
+def allows(question: str) -> bool:
+    """True if the person at the terminal says yes; False without a person, and in a step."""
+    from handrail.cli.gates import can_ask  # it draws, which few commands need
+
+    if not can_ask() or enclosing_step() is not None:
+        return False
+    tell(f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def require_own_project(table: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ from handrail.model.results import (
     qualified,
 )
 from handrail.record.assemble import assembler
-from handrail.steps.verbs import AgentCall, Generation
+from handrail.steps.verbs import launches_agent
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
@@ -78,7 +78,7 @@ def success_event(command: Perform, output: Any, usage: Usage | None, now: float
 
 def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
-    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
+    of_agent = launches_agent(command.step.verb)
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
     return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
 
@@ -88,8 +88,7 @@ def _facts_of(
 ) -> tuple[str, str, tuple[str, ...], str]:
     """The facts of an error; ``NotReady`` is a base if the step's agent could not begin at all."""
     text, kind, bases, traceback = facts_of_error(error)
-    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
-    wrong = isinstance(error, DefinitionError) and of_agent
+    wrong = isinstance(error, DefinitionError) and launches_agent(command.step.verb)
     if wrong or (isinstance(error, AgentError) and error.not_ready):
         bases = (*bases, qualified(NotReady))
     return text, kind, bases, traceback

@@ -14,7 +14,7 @@ from handrail.core import commands as cmd
 from handrail.core.changes import undone_step_changed
 from handrail.core.failing import fail_for_good, fail_with, must_not_run_again
 from handrail.core.failures import AttemptFailure, failure_of
-from handrail.core.launches import first_launch, validation_above
+from handrail.core.launches import first_launch
 from handrail.core.limits import has_room
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
@@ -35,7 +35,7 @@ from handrail.core.steering import (
 )
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
-from handrail.steps.verbs import PythonCall, StageCheck, Step, wanted_by
+from handrail.steps.verbs import PythonCall, Step, wanted_by
 
 _step_started = assembler(ev.StepStarted)
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
@@ -143,7 +143,7 @@ def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None
     fingerprint = "" if run.codec is None else run.fingerprint(step)
     once = step.modifiers.once
     begun = _step_started(
-        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO
+        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO, _NO
     )
     run.out.append(cmd.Record(begun, once))
     if type(verb) is PythonCall:
@@ -157,16 +157,13 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
         first_launch(run, node, interrupted=interrupted)
         return
     step = node.step
-    view = None
-    if isinstance(step.verb, StageCheck):
-        view = run.view(node, validation_above(node))
     run.emit(
         cmd.Perform(
             node.path,
             step,
             node.attempt,
             node.started_at,
-            view,
+            None,
             interrupted,
             used=node.used,
             wanted=wanted_by(step),

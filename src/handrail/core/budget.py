@@ -22,7 +22,7 @@ from handrail.model.launch import Launch
 from handrail.model.paths import budget_gate
 from handrail.model.policy import Budget
 from handrail.model.results import OpenGate, Usage, own_usage
-from handrail.steps.verbs import wanted_by
+from handrail.steps.verbs import launches_agent, launches_of, wanted_by
 
 STOP, ALLOW = "stop", "allow"
 
@@ -52,7 +52,7 @@ def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted:
     node.pending = None
     node.launched = launch.number
     node.reasks = launch.reasks
-    if not scopes_above(run, node):
+    if not launches_agent(node.step.verb) or not scopes_above(run, node):
         return False
     wanted = wanted_by(node.step)
     run.emit(cmd.Queue(node.path, node.step, node.attempt, launch, interrupted, wanted))
@@ -64,7 +64,8 @@ def breach_of(run: RunState, node: AgentNode, scopes: tuple[Scope, ...]) -> Brea
     refused = run.answered.get(_question_of(run, node))
     if refused is not None and refused.answer == STOP:
         return _refusal(run, scopes[0])
-    return next(filter(None, (_breach(run, scope) for scope in scopes)), None)
+    count = launches_of(node.step.verb)
+    return next(filter(None, (_breach(run, scope, count) for scope in scopes)), None)
 
 
 def defer_unmeasured(
@@ -97,12 +98,13 @@ def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope,
     """Reserve the launch's share in each budget above it."""
     for scope in scopes:
         run.budgets.at_work.setdefault(scope.path, set()).add(node.path)
-    shares = [_share_of(run, scope) for scope in scopes]
+    count = launches_of(node.step.verb)
+    shares = [_share_of(run, scope, count) for scope in scopes]
     tokens = max((tokens or 0 for tokens, _ in shares), default=0)
     usd = max((usd or 0.0 for _, usd in shares), default=0.0)
     node.reserved = launch.number
     node.launch_spent = launch.spent
-    event = ev.BudgetReserved(node.path, launch.number, tokens or None, usd or None)
+    event = ev.BudgetReserved(node.path, launch.number, tokens or None, usd or None, count)
     run.budgets.ledger.reserve(event)
     run.record(event)
 
@@ -125,24 +127,26 @@ def _limit(run: RunState, scope: Scope, name: str, bound: float) -> float:
     return bound * (1 + run.budgets.times(scope.path, name))
 
 
-def _share_of(run: RunState, scope: Scope) -> tuple[int | None, float | None]:
-    """The tokens and dollars to reserve for one launch; None where the budget has no bound."""
+def _share_of(run: RunState, scope: Scope, count: int) -> tuple[int | None, float | None]:
+    """The tokens and dollars to reserve for launches; None where the budget has no bound."""
     budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     tokens = usd = None
     if budget.tokens is not None:
-        tokens = budget.reserve_tokens or sums.most_tokens
+        tokens = (budget.reserve_tokens or sums.most_tokens) * count
     if budget.usd is not None:
-        usd = budget.reserve_usd or sums.most_usd
+        usd = (budget.reserve_usd or sums.most_usd) * count
     return tokens, usd
 
 
-def _breach(run: RunState, scope: Scope) -> Breach | None:
-    tokens, usd = _share_of(run, scope)
-    more = {"launches": 1, "tokens": tokens or 0, "usd": usd or 0}
+def _breach(run: RunState, scope: Scope, count: int) -> Breach | None:
+    tokens, usd = _share_of(run, scope, count)
+    more = {"launches": count, "tokens": tokens or 0, "usd": usd or 0}
     for name, bound, used in _bounds(run, scope):
         limit, wanted = _limit(run, scope, name, bound), more.get(name, 0)
         if used >= limit or used + wanted > limit:
-            return Breach(scope, name, used, limit, 0 if name == "launches" else wanted)
+            return Breach(
+                scope, name, used, limit, 0 if (name, wanted) == ("launches", 1) else wanted
+            )
     return None
 
 
@@ -252,9 +256,14 @@ def _close_gate(run: RunState, path: str, gate: str) -> AgentNode | None:
 # -- after a launch --------------------------------------------------------------------------------
 
 
-def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 0.0) -> None:
-    """Replace the reservation by the launch's usage, warn if it is much, queue deferred ones."""
-    event = ev.BudgetSettled(node.path, node.reserved, usage, took_s)
+def settle(
+    run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 0.0, *, unmade: int = 0
+) -> None:
+    """Replace the reservation by the launch's usage, warn if it is much, queue deferred ones.
+
+    ``unmade``: how many of the launches that were reserved were not made.
+    """
+    event = ev.BudgetSettled(node.path, node.reserved, usage, took_s, unmade)
     node.reserved = 0
     run.budgets.ledger.settle(event)
     run.record(event)

@@ -131,13 +131,18 @@ def record_failure(
 def fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Ask the handler of ``on_error``, if there is one, for a step; else settle the failure."""
     handler = node.step.modifiers.on_error
-    if handler is None:
+    if handler is None or is_not_ready(failure):
         _settle(run, node, failure)
         return
     node.phase = Phase.FALLING_BACK
     ms = max(0.0, (run.now - node.started_at) * 1000)
     failed = failed_result(node.step, node.path, failure, node.attempt, ms)
     run.ask(node, cmd.AskFallback(node.path, handler, failed, run.view(node)))
+
+
+def is_not_ready(failure: AttemptFailure) -> bool:
+    """True if an agent could not begin at all: nothing stands in for that (``NotReady``)."""
+    return _NOT_READY in failure.bases
 
 
 def _settle(
@@ -152,10 +157,8 @@ def _settle(
     """
     modifiers = node.step.modifiers
     handled = (*before, failure)
-    not_ready = [one for one in handled if _NOT_READY in one.bases]
-    if not_ready:
-        others = tuple(one for one in handled if one is not not_ready[0])
-        fail_for_good(run, node, not_ready[0], others)
+    if is_not_ready(failure):
+        fail_for_good(run, node, failure, before)
     elif modifiers.default is not None:
         output = modifiers.default.value
         run.end_step(node, "defaulted", output=output, failure=failure, handled=handled)

@@ -33,7 +33,7 @@ from handrail.model.launch import FIRST, Launch
 from handrail.model.results import A_PERSON, UNREPORTED, add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
-from handrail.steps.verbs import launches_agent, wanted_by
+from handrail.steps.verbs import launches_agent, launches_of, wanted_by
 
 _PROCESS_ENDED = "the process that was running it ended"
 
@@ -163,7 +163,8 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
         return
     launch_over(run, node)
     if node.reserved:
-        settle(run, node, report.fault.usage, report.took_s)
+        unmade = 0 if report.fault.judged else launches_of(node.step.verb) - 1
+        settle(run, node, report.fault.usage, report.took_s, unmade=unmade)
     if node.stop is not None:
         run.end_cancelled(node)
         return

@@ -41,6 +41,7 @@ class ScopeSums:
 class _Entry:
     tokens: int = 0
     usd: float = 0.0
+    launches: int = 1
 
 
 @dataclass(slots=True)
@@ -59,10 +60,12 @@ class Ledger:
         key = (event.path, event.launch)
         if key in self._entries:
             return
-        entry = self._entries[key] = _Entry(event.tokens or 0, event.cost_usd or 0.0)
+        entry = self._entries[key] = _Entry(
+            event.tokens or 0, event.cost_usd or 0.0, event.launches
+        )
         for scope in scopes_of(event.path):
             sums = self._scopes.setdefault(scope, ScopeSums())
-            sums.launches += 1
+            sums.launches += entry.launches
             sums.tokens += entry.tokens
             sums.usd += entry.usd
 
@@ -74,19 +77,21 @@ class Ledger:
         usage = event.usage
         tokens = usage.tokens if usage is not None else None
         usd = usage.cost_usd if usage is not None else None
+        made = max(1, entry.launches - event.unmade)
         for scope in scopes_of(event.path):
             sums = self._scopes[scope]
             sums.ended_launches += 1
+            sums.launches -= entry.launches - made
             if tokens is None:
                 sums.unknown_tokens += 1
             else:
                 sums.tokens += tokens - entry.tokens
-                sums.most_tokens = max(sums.most_tokens, tokens)
+                sums.most_tokens = max(sums.most_tokens, -(-tokens // made))
             if usd is None:
                 sums.unknown_usd += 1
             else:
                 sums.usd += usd - entry.usd
-                sums.most_usd = max(sums.most_usd, usd)
+                sums.most_usd = max(sums.most_usd, usd / made)
         if tokens is not None:
             entry.tokens = tokens
         if usd is not None:

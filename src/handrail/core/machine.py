@@ -136,7 +136,7 @@ from handrail.steps.verbs import PLAIN
 NODE_TYPES: Mapping[type, type[StepNode]] = {
     verbs.PythonCall: LeafNode,
     verbs.ShellCommand: LeafNode,
-    verbs.StageCheck: LeafNode,
+    verbs.StageCheck: AgentNode,  # an agent may judge
     verbs.TreeWork: LeafNode,
     verbs.AgentCall: AgentNode,
     verbs.Generation: AgentNode,

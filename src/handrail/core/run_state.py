@@ -533,7 +533,8 @@ class RunState:
         """Forget a node's deadline, timer and worktree, and give back its claims."""
         if self.claimed or self.unclaimed:
             self._unclaim(node.path)
-        if self.trees and self.trees.pop(node.path, None) is not None:
+        if self.trees:
+            self.trees.pop(node.path, None)
             self.update_begins_at_once()
         if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
@@ -705,6 +706,7 @@ class RunState:
             step.modifiers.once and began,
             self._accepted_by(verb) if type(verb) is SignalWait else None,
             node.parent is not None and node.parent.unwinding,
+            type(verb) is SignalWait and verb.agents_may_answer,
         )
 
     def _accepted_by(self, verb: SignalWait) -> Any:

@@ -11,6 +11,7 @@ from handrail.core.failures import failure_from, failure_of
 from handrail.core.nodes import Node
 from handrail.core.run_state import CompositeNode, RunState
 from handrail.model import events as ev
+from handrail.model.launch import NotReady
 from handrail.model.paths import join
 from handrail.model.results import (
     StageResult,
@@ -80,6 +81,10 @@ class ValidationNode(CompositeNode):
         del child
         if self._fixing:
             self._fix_ended(run, result)
+            return
+        if result.is_a(NotReady):  # no fix helps against a judge that cannot begin
+            why = f"its stage {result.name!r} could not run: {result.error}"
+            fail(run, self, failure_from(result, why))
             return
         self._done.append(stage_result(result))
         if len(self._done) < len(self._stages):

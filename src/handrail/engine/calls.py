@@ -16,9 +16,11 @@ from contextvars import Context
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from handrail.engine.current import Current
+from handrail.system.threads import ThreadCall, call_in_thread, pending_here
 
 ABANDON_AFTER_S = 1.0
 """How long to wait for the thread of a cancelled sync action before it is abandoned."""
@@ -69,7 +71,7 @@ async def call(
     if inline:
         value = _guarded(action, args, kwargs)
     else:
-        (value,) = await in_thread(functools.partial(_boxed, action, args, kwargs), current)
+        value = await in_thread(functools.partial(_guarded, action, args, kwargs), current)
     if inspect.isawaitable(value):
         return await value
     return value
@@ -82,31 +84,8 @@ def _guarded(action: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
         raise ActionRaised(error) from None
 
 
-def _boxed(
-    action: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any]:
-    """In a tuple, because trio takes a thread that returns a coroutine for a mistake."""
-    return (_guarded(action, args, kwargs),)
-
-
-class _Thread:
-    """A function for a worker thread, which notes when it has ended."""
-
-    __slots__ = ("ended", "function")
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-        self.ended = False
-
-    def __call__(self) -> Any:
-        try:
-            return self.function()
-        finally:
-            self.ended = True
-
-
 async def in_thread(function: Callable[[], Any], current: Current) -> Any:
-    """Run a sync function in a worker thread.
+    """Run a sync function in a thread; as many do so at once as ``anyio``'s limiter admits.
 
     On cancellation it sets ``current.cancelled``, and waits up to ``ABANDON_AFTER_S`` for the
     thread to end.
@@ -114,19 +93,32 @@ async def in_thread(function: Callable[[], Any], current: Current) -> Any:
     Raises:
         Abandoned: the thread did not end in that time.
     """
-    thread = _Thread(function)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    pending = pending_here()
+    assert pending is not None, "a coroutine runs in a loop"
     try:
-        return await anyio.to_thread.run_sync(thread, abandon_on_cancel=True)
+        limiter.acquire_on_behalf_of_nowait(pending)
+    except anyio.WouldBlock:
+        await limiter.acquire_on_behalf_of(pending)
+    call: ThreadCall | None = None
+    try:
+        call = call_in_thread(function, pending)
+        return await call.result()
     except anyio.get_cancelled_exc_class():
+        if call is None or (call.ended and pending.error is not None):
+            raise
         current.cancelled = True
         with anyio.CancelScope(shield=True):
             for _ in range(int(ABANDON_AFTER_S / _POLL_S)):
-                if thread.ended:
+                if call.ended:
                     break
                 await anyio.sleep(_POLL_S)
-        if not thread.ended:
+        if not call.ended:
             raise Abandoned from None
         raise
+    finally:
+        limiter.release_on_behalf_of(pending)
 
 
 UNBEGUN: Any = object()

@@ -33,7 +33,7 @@ from handrail.engine.parts import (
     start_after,
 )
 from handrail.engine.perform import Performer
-from handrail.engine.preflight import preflight
+from handrail.engine.preflight import warn_of_agents
 from handrail.engine.rehearsal_io import warn_of_missing
 from handrail.engine.replacements import Replacements
 from handrail.engine.requests import (
@@ -61,7 +61,13 @@ from handrail.model.results import OpenGate, StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
 from handrail.record.answers import accept_answer
-from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
+from handrail.record.inbox import (
+    agents_may_signal,
+    check_signal,
+    gate_in,
+    sort_messages,
+    unread,
+)
 from handrail.record.reading import (
     by_name,
     ended,
@@ -182,7 +188,7 @@ class Engine(TakesOptions):
         definition, run_id, events = request.definition, request.run_id, self._journal.events
         is_named = bool(run_id)
         run_id = run_id or new_run_id(definition.name, self._parts.clock.now(), events)
-        preflight(definition, self._parts, run_id)
+        warn_of_agents(definition, self._parts, run_id)
         if self._parts.portable:
             from handrail.engine.preflight import refuse_unportable
 
@@ -288,7 +294,7 @@ class Engine(TakesOptions):
         if codec is not None:  # only a run that is recorded needs it
             from handrail.engine.in_place import InPlace
 
-            in_place = InPlace(machine.run, self._journal, codec)
+            in_place = InPlace(machine.run, codec)
         driver: Driver
 
         def emit_notice(notice: ev.Notice) -> None:
@@ -456,8 +462,6 @@ class Engine(TakesOptions):
         rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
-            if start.cancel is None and not start.recorded.is_empty:
-                preflight(definition, self._parts, run_id, start.recorded.ended_paths)
             self._warn_of_missing_secrets(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)
@@ -822,9 +826,9 @@ class Engine(TakesOptions):
         if driver is not None:
             await self._when_free(partial(driver.signal, name, payload, by))
             return
-        by = self._sender(run_id, by)
         with self._users.using():
             history = await self._history(run_id)
+            by = self._sender(run_id, by, may=agents_may_signal(history, name))
             check_signal(self._journal, history, name, payload)
             await self._post(run_id, ev.SignalReceived(name, payload, by))
 

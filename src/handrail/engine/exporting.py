@@ -6,7 +6,7 @@ import fcntl
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Union, cast, get_args, get_origin
@@ -15,7 +15,7 @@ from handrail.codec.codec import Codec
 from handrail.errors import DamagedExport, OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.results import StepResult
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import IMPORTED, Journal, Letter, Message
 from handrail.record.exports import Line, export_lines, read_export
 from handrail.record.inbox import unread_messages, without_message_number
 from handrail.record.outputs import derive
@@ -77,6 +77,9 @@ def _lines(
     journal: Journal, history: Sequence[ev.Event], secrets: Mapping[str, str]
 ) -> Iterator[Line]:
     for event in history:
+        if isinstance(event, ev.WorkflowStarted) and IMPORTED in event.labels:
+            labels = {name: text for name, text in event.labels.items() if name != IMPORTED}
+            event = replace(event, labels=labels)  # noqa: PLW2901  # whoever reads it notes it
         yield Line(event.seq, event.at, to_record(event, journal.codec, secrets))
     for letter in unread_messages(journal, history):
         record = to_record(letter.event, journal.codec, secrets)
@@ -98,6 +101,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
     run = [one for one, line in zip(events, found.lines, strict=True) if line.letter is None]
     if not run or not isinstance(run[0], ev.WorkflowStarted):
         raise DamagedExport(str(file), 2, "it holds no run")
+    run[0] = replace(run[0], labels={**run[0].labels, IMPORTED: file.name})
     wrong = find_unsound(run)
     if wrong is not None:
         lines = [line.line for line in found.lines if line.letter is None]

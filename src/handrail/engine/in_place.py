@@ -1,33 +1,26 @@
 """Detects that an action changed an earlier step's output in place.
 
 No record has such a change, so a resume would continue from another value. The engine compares what
-an action can reach before and after it runs: its arguments, and the outputs in its function's
-closure, defaults, bound object or partial arguments. It restores a changed output to the recorded
-value, so that code which handles the failure sees what a resume would see.
+an action can reach as text, before and after it runs: its arguments, and the outputs in its
+function's closure, defaults, bound object or partial arguments.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
-from collections import deque
 from collections.abc import Iterator
-from itertools import zip_longest
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from handrail.errors import OutputChanged
-from handrail.model import events as ev
-from handrail.model.results import StepResult
 from handrail.steps.verbs import PythonCall
-from handrail.typed.schema import fields_of, is_list, is_object, record_fields
+from handrail.typed.schema import fields_of, is_list, is_object
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
     from handrail.core.run_state import RunState
-    from handrail.ports.journal import Journal
 
 
 _FIXED = frozenset({str, int, float, bool, bytes, complex, type(None), FunctionType, MethodType})
@@ -35,7 +28,7 @@ _FIXED = frozenset({str, int, float, bool, bytes, complex, type(None), FunctionT
 
 _HOLDERS = frozenset({list, tuple, set, frozenset})
 _LOOKED_AT = 1_000
-"""How many parts of each object that a function holds are examined: it may be a client's cache."""
+"""How many parts of each output, and object that a function holds, are examined."""
 
 Given = list[tuple[Any, str]]
 
@@ -43,12 +36,10 @@ Given = list[tuple[Any, str]]
 class InPlace:
     """Knows the outputs of one run's steps, and their parts, by identity. Mutable."""
 
-    def __init__(self, run: RunState, journal: Journal, codec: Codec) -> None:
+    def __init__(self, run: RunState, codec: Codec) -> None:
         self._run = run
-        self._journal = journal
         self._codec = codec
-        self._tops = _OutputIndex(run, _LOOKED_AT)
-        self._whole = _OutputIndex(run)
+        self._outputs = _OutputIndex(run)
 
     def may_change(self, verb: PythonCall) -> bool:
         """True if the action can reach anything that can change in place."""
@@ -75,7 +66,7 @@ class InPlace:
             held = list(_mutable_objects_in(action))
             if not held:
                 return []
-            tops = self._tops.up_to_now()
+            tops = self._outputs.up_to_now()
             parts = (part for one in held for part, _ in itertools.islice(_parts(one), _LOOKED_AT))
             owners = {tops.get(id(part)) for part in parts}
         except Exception:  # noqa: BLE001  # a user's properties may do anything
@@ -84,60 +75,34 @@ class InPlace:
         return [result.output for result in ended if result is not None]
 
     def changed(self, path: str, before: Given) -> OutputChanged | None:
-        """The error of the step at this path, if it changed an output; restores that output."""
+        """The error of the step at this path, if it changed an output."""
         for value, then in before:
             now = self._codec.identity(value)
             if now != then:
-                error = self._owner(path, value, _difference(json.loads(then), json.loads(now)))
+                error = self._error(path, value, _difference(json.loads(then), json.loads(now)))
                 if error is not None:
-                    self._put_back(error.owner)
                     return error
         return None
 
-    def _put_back(self, owner: str) -> None:
-        ended, recorded = self._run.results.get(owner), self._recorded(owner)
-        if ended is None or recorded is None:
-            return
-        put_back(ended.output, recorded.output)
-        self._tops.know(owner, ended.output)
-        self._whole.know(owner, ended.output)
-
-    def _owner(self, path: str, value: Any, place: str) -> OutputChanged | None:
+    def _error(self, path: str, value: Any, place: str) -> OutputChanged | None:
         """The error for a value that changed at ``place``, if it is, or contains, an output."""
-        whole = self._whole.up_to_now()
-        for part, inside in _parts(value):
-            owner = whole.get(id(part))
-            ended_as = None if owner is None else self._run.results.get(owner)
-            if owner is None or ended_as is None:
-                continue
-            at = next((at for one, at in _parts(ended_as.output) if one is part), None)
-            if at is None:  # another object, with the id of one that is gone
-                continue
-            if place.startswith(inside) and (place != inside or not inside):
-                return OutputChanged(path, owner, at + place.removeprefix(inside))
-            now, recorded = self._codec.identity(ended_as.output), self._recorded(owner)
-            then = now if recorded is None else self._codec.identity(recorded.output)
-            if then != now:
-                return OutputChanged(path, owner, _difference(json.loads(then), json.loads(now)))
-        return None
-
-    def _recorded(self, path: str) -> StepResult[Any] | None:
-        """The recorded result of a step; None if the journal has none any more."""
-        for event in reversed(self._journal.events(self._run.setting.run_id)):
-            if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.path == path:
-                return event.result
+        reached = {id(part): inside for part, inside in _parts(value)}
+        for owner, result in self._run.results.items():
+            for part, at in _parts(result.output):
+                inside = reached.get(id(part))
+                if inside is not None and place.startswith(inside) and place != (inside or None):
+                    return OutputChanged(path, owner, at + place.removeprefix(inside))
         return None
 
 
 class _OutputIndex:
     """The paths of steps by the ids of their outputs' parts. Mutable.
 
-    It takes at most ``most`` parts of each output: to look at all of 1 MiB takes 35 ms.
+    It takes the first parts of each output: to look at all of 1 MiB takes 35 ms.
     """
 
-    def __init__(self, run: RunState, most: int | None = None) -> None:
+    def __init__(self, run: RunState) -> None:
         self._run = run
-        self._most = most
         self._paths: dict[int, str] = {}
         self._last = ""
 
@@ -146,15 +111,10 @@ class _OutputIndex:
         results = self._run.results
         new = itertools.takewhile(lambda item: item[0] != self._last, reversed(results.items()))
         for ended, result in new:
-            for part, _ in itertools.islice(_parts(result.output), self._most):
+            for part, _ in itertools.islice(_parts(result.output), _LOOKED_AT):
                 self._paths.setdefault(id(part), ended)
         self._last = next(reversed(results), "")
         return self._paths
-
-    def know(self, path: str, output: Any) -> None:
-        """Index a step's output again: it is made of other objects now."""
-        for part, _ in itertools.islice(_parts(output), self._most):
-            self._paths[id(part)] = path
 
 
 def _mutable_objects_in(action: Any) -> Iterator[Any]:
@@ -228,57 +188,3 @@ def _difference(then: Any, now: Any) -> str:
         both = index < min(len(then), len(now))
         return f"[{index}]" + (_difference(then[index], now[index]) if both else "")
     return ""
-
-
-_MISSING: Any = object()
-
-
-def put_back(live: Any, recorded: Any) -> Any:
-    """``live``, made equal to ``recorded`` in place; ``recorded`` itself where that cannot be done.
-
-    So code that holds ``live``, or a part of it, sees the recorded value, too.
-    """
-    kind: type[Any] = live.__class__
-    if kind is not type(recorded):
-        return recorded
-    if issubclass(kind, dict):
-        before: dict[Any, Any] = {**live}
-        live.clear()
-        for key, one in recorded.items():
-            live[key] = put_back(before.get(key, _MISSING), one)
-    elif issubclass(kind, (list, deque)):
-        made = _items(live, recorded)
-        live.clear()
-        live.extend(made)
-    elif issubclass(kind, set):
-        live.clear()
-        live.update(recorded)
-    elif kind is bytearray:
-        live[:] = recorded
-    elif kind is tuple:
-        made = _items(live, recorded)
-        same = len(made) == len(live) and all(map(_is_same, made, live))
-        return live if same else tuple(made)
-    elif fields := record_fields(kind):
-        for name in (field.argument for field in fields):
-            one = getattr(live, name, _MISSING)
-            made_one = put_back(one, getattr(recorded, name, _MISSING))
-            if made_one is not one:
-                _set_attribute(live, name, made_one)
-    else:
-        return recorded
-    return live
-
-
-def _items(live: Any, recorded: Any) -> list[Any]:
-    pairs = zip_longest(live, recorded, fillvalue=_MISSING)
-    return [put_back(was, one) for was, one in pairs if one is not _MISSING]
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other
-
-
-def _set_attribute(value: Any, name: str, made: Any) -> None:
-    with contextlib.suppress(AttributeError, TypeError):  # it is frozen, so it was not set
-        setattr(value, name, made)

@@ -73,5 +73,6 @@ def judged(
         backend=result.backend or "",
         max_reasks=1,
         can_resume=result.session is not None,
+        judged=True,
     )
     raise error

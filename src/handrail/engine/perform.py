@@ -39,6 +39,7 @@ from handrail.model.results import (
     UnparsedCommandResult,
     Usage,
     add_launch,
+    add_usage,
 )
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
@@ -51,6 +52,7 @@ from handrail.steps.verbs import (
     ShellCommand,
     StageCheck,
     TreeWork,
+    is_agent,
     take,
 )
 from handrail.typed.convert import DoesNotFit
@@ -356,7 +358,7 @@ class Performer:
     ) -> AgentResult[Any]:
         """The result, if the step's check accepts it; its judge works unseen, in the same step."""
         check: Any = verb.settings.check
-        if not callable(getattr(check, "run", None)):
+        if not is_agent(check):
             said = await call(check, (result.output,), {}, inline=False, current=current)
             return judged(verb.agent.name, result, command.launch, said, None)
         silent = replace(self, emit_notice=lambda _: None)
@@ -366,7 +368,9 @@ class Performer:
             found = await Performer._agent(silent, check, given, first, current)
         except AgentError as error:
             why = f"its check gave no verdict: {error}"
-            raise AgentError(verb.agent.name, why, usage=own(result, command.launch)) from error
+            used = add_usage(own(result, command.launch), error.usage)
+            kind = error.kind if error.not_ready else None
+            raise AgentError(verb.agent.name, why, kind=kind, usage=used) from error
         return judged(verb.agent.name, result, command.launch, found.output, found.usage)
 
     def _total_of(self, session: str | None) -> Usage | None:
@@ -394,7 +398,7 @@ class Performer:
     ) -> tuple[str, Usage | None]:
         generator: Any = verb.generator
         usage: Usage | None = None
-        if callable(getattr(generator, "run", None)):
+        if is_agent(generator):
             result = await self._agent(generator, verb, command, current)
             text, usage = result.output, result.usage
         else:
@@ -414,7 +418,7 @@ class Performer:
     ) -> tuple[StageResult, Usage | None]:
         stage, used = verb.stage, None
         check: Any = stage.check
-        if hasattr(check, "run"):
+        if is_agent(check):
             said = await self._agent(check, AgentCall(check, {}), command, current)
             error, used = refusal(said.output), said.usage
             result = StageResult(stage.name, error is None, str(said.output), error)

@@ -1,30 +1,28 @@
-"""Finds agent options that no backend can honour, and code that is not portable, before a run.
+"""Finds agents that could not run here, and code that is not portable, before a run begins.
 
-Otherwise such a step is refused when the run reaches it, which may be days later. The source shows
-most of them: the agent is a name of the module, the options are literals, a function is a lambda. A
-mistake that is missed here is refused there, so in doubt this module refuses nothing.
+Otherwise a run shows it when it reaches the step, which may be days later. What is missed here is
+refused there, so in doubt this module says nothing. ``handrail check`` reads the source for more.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path, PurePath
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from handrail.engine.bus import warn
-from handrail.engine.parts import AgentCheck, Parts
+from handrail.engine.parts import Parts
 from handrail.errors import DefinitionError, NotPortable
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
+from handrail.model.agent_options import NO_SETTINGS, AgentOptions
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.launch import AgentError
 from handrail.typed.reference import CodeNames
 
 if TYPE_CHECKING:
-    from handrail.static.agent_links import Link
     from handrail.static.step_code import StepCode
 
 
@@ -32,14 +30,6 @@ UNKNOWN: Any = object()
 """Stands for a value that cannot be known before the run."""
 _CALLED = (AgentOptions, timedelta, Path, PurePath)
 """The classes that an evaluated expression may call: they only make a value of their arguments."""
-
-
-def is_literal(node: ast.AST) -> bool:
-    """True if an expression has no names except those of the functions that it calls."""
-    parts = [node for node in ast.iter_child_nodes(node) if not isinstance(node, ast.expr_context)]
-    if isinstance(node, ast.Call):
-        parts.remove(node.func)
-    return not isinstance(node, ast.Name) and all(map(is_literal, parts))
 
 
 class _Unknown(Exception):
@@ -95,118 +85,77 @@ def look_up_name(function: FunctionType, name: str) -> Any:
         return UNKNOWN
 
 
-_NAMES = frozenset({"agent", "generate"})
-_has_agents: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
-_links: dict[tuple[CodeType, str], tuple[Link, ...]] = {}
-_KEPT = 256
+def warn_of_agents(definition: WorkflowDefinition, parts: Parts, run_id: str) -> None:
+    """Log a warning for each agent that a workflow names and that could not run, as things are.
 
-
-def preflight(
-    definition: WorkflowDefinition,
-    parts: Parts,
-    run_id: str,
-    ended: Callable[[], Sequence[str]] = list,
-) -> None:
-    """Raise now if the workflow has an agent step that would be refused when the run reaches it.
-
-    Of one whose agent could not run here, as things are, a warning is logged: what it needs may be
-    there by then.
-
-    ``ended`` gives the paths of steps that have ended: they need not run, so none is refused.
-
-    Raises:
-        DefinitionError: a backend cannot honour a step's options; the text names backends that
-            can, and the place of the step.
+    Its backend is missing, or its program, or it has an option that its backend cannot honour. What
+    it needs may be there by the time that its step is reached.
     """
-    if parts.check_agent is None or not _may_launch(definition.function):
+    if parts.check_agent is None:
         return
-    for function, link, certain in _reached(definition.function, set(), certain=True):
+    for function, agent in _agents_named_in(definition.function):
+        chosen = parts.agents.get(agent.name, agent)
         try:
-            _refuse(function, link, parts, parts.check_agent, certain=certain)
-        except DefinitionError as error:
-            if any(link.step.matches(path.rpartition("/")[2]) for path in ended()):
-                continue
-            raise DefinitionError(f"{_place(function, link)}: {error}") from None
-        except AgentError as error:
-            warn("an agent cannot run", run_id=run_id, why=f"{_place(function, link)}: {error}")
+            parts.check_agent(chosen, NO_SETTINGS, parts.agent_defaults)
+        except (AgentError, DefinitionError) as error:
+            place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+            warn("an agent cannot run", run_id=run_id, why=f"{place}: {error}")
 
 
-def _place(function: FunctionType, link: Link) -> str:
-    return f"{function.__code__.co_filename}:{link.line}: step {link.step.text!r}"
+_LAUNCHES = frozenset({"agent", "generate", "validate"})
+_OTHERWISE = frozenset({"backend", "fallback"})
+"""Settings of a step by which an agent without a backend may have one."""
+_agents: WeakKeyDictionary[FunctionType, dict[str, FunctionType]] = WeakKeyDictionary()
 
 
-def _refuse(
-    function: FunctionType, link: Link, parts: Parts, check: AgentCheck, *, certain: bool
-) -> None:
-    """Raise if the step would be refused."""
-    found = _resolve_link(function, link)
-    if found is None:
-        return
-    agent, settings = found
-    chosen = parts.agents.get(agent.name, agent)
-    if certain:
-        check(chosen, settings, parts.agent_defaults)
-    elif _names_all_options(link):
-        check(chosen, settings, None)
+def _agents_named_in(function: Any) -> Iterator[tuple[FunctionType, Any]]:
+    """The agents that a function, its helpers and its child workflows name, each once.
 
-
-def _reached(
-    function: Any, seen: set[CodeType], *, certain: bool
-) -> Iterator[tuple[FunctionType, Link, bool]]:
-    """The agent links of a function, and of its sub-workflows, and whether each is sure to run."""
-    if not _may_launch(function) or function.__code__ in seen:
-        return
-    seen.add(function.__code__)
-    for link in _links_of(function):
-        inside = certain and link.certain
-        if link.child:
-            yield from _reached(
-                function_of(evaluate_expression(link.expression, function)), seen, certain=inside
-            )
-        else:
-            yield function, link, inside
-
-
-# -- whether there is anything to find -------------------------------------------------------------
-
-
-def _may_launch(function: Any) -> bool:
-    """True if a function, or one that it names, mentions agents; reads code objects, no source."""
+    None of those whose steps may name another backend.
+    """
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
-        return False
-    known = _has_agents.get(function)
-    if known is None:
-        known = _has_agents[function] = any(
-            not _NAMES.isdisjoint(names) for names in _names_of(function)
-        )
-    return known
+        return
+    if function not in _agents:
+        _agents[function] = {
+            name: reached
+            for reached, names in _reached(function)
+            if _LAUNCHES & names and not _OTHERWISE & names
+            for name in names
+            if hasattr(type(look_up_name(reached, name)), "prompt_for")
+        }
+    for name, reached in _agents[function].items():
+        yield reached, look_up_name(reached, name)
 
 
-def _names_of(function: FunctionType) -> Iterator[set[str]]:
-    """The names in the code of a function, then of the helpers and workflows that it names."""
+def _reached(function: FunctionType) -> Iterator[tuple[FunctionType, set[str]]]:
+    """A function, and the helpers and workflows that it names, each with the names in its code."""
     seen: set[CodeType] = set()
     waiting = [function]
     while waiting:
-        one = waiting.pop()
-        if one.__code__ in seen:
+        reached = waiting.pop()
+        if reached.__code__ in seen:
             continue
-        seen.add(one.__code__)
-        names = set(_names_in(one.__code__))
-        yield names
+        seen.add(reached.__code__)
+        names = set(_names_in(reached.__code__))
+        yield reached, names
         for name in names:
-            value = look_up_name(one, name)
-            helper = type(value) is FunctionType and value.__globals__ is one.__globals__
+            value = look_up_name(reached, name)
+            helper = type(value) is FunctionType and value.__globals__ is reached.__globals__
             follow = value if helper else function_of(value)
             if follow is not None:
                 waiting.append(follow)
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
+    """The names in code, those of keywords included."""
     yield from code.co_names
     yield from code.co_freevars
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _names_in(one)
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _names_in(value)
+        elif isinstance(value, tuple):
+            words = cast("tuple[object, ...]", value)
+            yield from (word for word in words if isinstance(word, str))
 
 
 def function_of(workflow: object) -> FunctionType | None:
@@ -216,56 +165,6 @@ def function_of(workflow: object) -> FunctionType | None:
     definition: object = getattr(workflow, "definition", None)
     function = definition.function if isinstance(definition, WorkflowDefinition) else None
     return function if isinstance(function, FunctionType) else None
-
-
-# -- what the source says --------------------------------------------------------------------------
-
-
-def _links_of(function: FunctionType) -> tuple[Link, ...]:
-    """The links of a function; none if its source is not available. Read once for each code."""
-    code = function.__code__
-    key = (code, code.co_filename)
-    if key not in _links:
-        if len(_links) >= _KEPT:
-            _links.clear()
-        _links[key] = _read(function)
-    return _links[key]
-
-
-def _read(function: FunctionType) -> tuple[Link, ...]:
-    from handrail.static.agent_links import agent_links
-    from handrail.static.source import source_of
-
-    try:
-        return agent_links(source_of(function), function.__code__.co_freevars)
-    except Exception:  # noqa: BLE001  # no run fails because its source cannot be had, or is odd
-        return ()
-
-
-def _resolve_link(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
-    """The agent of a step and its settings there; None if they are not known, or not valid."""
-    agent = evaluate_expression(link.expression, function)
-    said = {name: evaluate_expression(node, function) for name, node in link.settings.items()}
-    match agent, said.get("backend"), said.get("model"), said.get("options", NO_OPTIONS):
-        case object(name=str()), backend, str() | None as model, AgentOptions() as options:
-            pass
-        case _:
-            return None
-    if not (backend is None or isinstance(backend, str) or hasattr(backend, "complete")):
-        return None
-    if model is not None:
-        options = AgentOptions(model=model).over(options)
-    return agent, AgentSettings(backend, options)
-
-
-def _names_all_options(link: Link) -> bool:
-    """True if the step names its backend, and its other settings, in literals.
-
-    Then a mistake in them fails in every run, whatever the conditions around the step are.
-    """
-    said = link.settings
-    backend = said.get("backend")
-    return isinstance(backend, ast.Constant) and all(map(is_literal, said.values()))
 
 
 def refuse_unportable(definition: WorkflowDefinition) -> None:

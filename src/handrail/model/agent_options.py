@@ -160,18 +160,22 @@ class AgentOptions:
 
     def over(self, outer: AgentOptions) -> AgentOptions:
         """These options; None is filled in from ``outer``, and the two ``env`` are merged."""
-        chosen = {
-            name: getattr(outer, name) if getattr(self, name) is None else getattr(self, name)
-            for name in OPTION_NAMES
-        }
-        if self.env is not None and outer.env is not None:
-            chosen["env"] = {**outer.env, **self.env}
-        return AgentOptions(**chosen)
+        added = [name for name in outer.given if getattr(self, name) is None]
+        both = {**(outer.env or {}), **(self.env or {})}
+        is_merged = self.env is not None and self.env != both
+        if not added and not is_merged:
+            return self
+        made = object.__new__(AgentOptions)  # all its values have been checked
+        for name in OPTION_NAMES:
+            _set(made, name, getattr(outer if name in added else self, name))
+        if is_merged:
+            _set(made, "env", both)
+        return made
 
     @property
     def given(self) -> tuple[str, ...]:
         """The names of the options that are set here."""
-        return tuple(name for name in OPTION_NAMES if getattr(self, name) is not None)
+        return tuple([name for name in OPTION_NAMES if getattr(self, name) is not None])
 
     @property
     def profile_and_model(self) -> tuple[str | None, str | None]:
@@ -196,6 +200,7 @@ def with_model(model: str | None, options: AgentOptions, whose: str) -> AgentOpt
     return attrs.evolve(options, model=model)
 
 
+_set = object.__setattr__
 OPTION_NAMES: tuple[str, ...] = tuple(field.name for field in attrs.fields(AgentOptions))
 WATCHDOGS = frozenset({"start_timeout_s", "idle_timeout_s", "tool_timeout_s", "timeout_s"})
 NO_OPTIONS = AgentOptions()

@@ -176,7 +176,8 @@ class StepStarted(Stamped):
     group, or among the steps that its body yielded. ``signal`` is the signal that a ``wait_for``
     waits for, ``accepts`` the type of its payload (None: any, or a type that cannot be recorded).
     ``rollback``: it has a rollback. ``once``: it must not run again. ``cleanup``: the body that
-    yielded it was being cancelled.
+    yielded it was being cancelled. ``agents_may_answer``: its ``wait_for`` takes a signal from what
+    steps of its journal's runs started.
     """
 
     path: str
@@ -189,6 +190,7 @@ class StepStarted(Stamped):
     once: bool = False
     accepts: Any = field(default=None, metadata=VALUE)
     cleanup: bool = False
+    agents_may_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,22 +558,30 @@ class AgentGuided(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReserved(Stamped):
-    """A launch is about to begin; this much of each budget above ``path`` is reserved for it."""
+    """A launch is about to begin; this much of each budget above ``path`` is reserved for it.
+
+    ``launches``: for it, and for that of the agent that will judge its answer.
+    """
 
     path: str
     launch: int
     tokens: int | None = None
     cost_usd: float | None = None
+    launches: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettled(Stamped):
-    """A launch ended; ``usage`` replaces its reserve (None: the reserve stays)."""
+    """A launch ended; ``usage`` replaces its reserve (None: the reserve stays).
+
+    ``unmade``: how many launches were reserved and not made: there was no answer to judge.
+    """
 
     path: str
     launch: int
     usage: Usage | None = None
     duration_s: float = 0.0
+    unmade: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -776,10 +786,16 @@ class AgentPermission(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentUsage(Stamped):
-    """What an agent has used for its answer so far."""
+    """An agent's model answered: what was used for the agent's answer so far.
+
+    ``call`` counts the answers of ``model``, where the program tells of each. Programs tell of more
+    as they go on, so ``usage`` may leave open what the last one has.
+    """
 
     path: str
     usage: Usage
+    model: str | None = None
+    call: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ class Fault:
     """How a launch failed, and what the ladder could do instead of giving up.
 
     ``can_resume``: the backend can continue ``session``. ``routes`` is the length of the agent's
-    chain. The fields that ``AgentError`` has too mean the same here.
+    chain. ``judged``: an agent judged the answer, too. The fields that ``AgentError`` has too mean
+    the same here.
     """
 
     launch: Launch
@@ -82,6 +83,7 @@ class Fault:
     routes: int = 1
     can_resume: bool = False
     can_compact: bool = False
+    judged: bool = False
 
     @property
     def spent(self) -> Usage | None:
@@ -93,8 +95,9 @@ class NotReady(HandrailError):
     """What a step needs to run at all is not there; no other attempt would change that.
 
     It has no backend, its program is not installed, or does not accept its settings. Nobody raises
-    it: a failed step ``is_a(NotReady)`` in addition to its own error. No ``.default()`` and no
-    ``.skip_on_error()`` stands in for such a failure, since it would hide that nothing ever ran.
+    it: a failed step ``is_a(NotReady)`` in addition to its own error. Nothing stands in for such a
+    failure, no ``.on_error()``, ``.default()`` or ``.skip_on_error()``: it would hide that nothing
+    ever ran.
     """
 
     __module__ = "handrail.errors"

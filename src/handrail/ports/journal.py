@@ -37,6 +37,10 @@ class Holder:
     alive: bool = True
 
 
+IMPORTED = "imported"
+"""The label of a run that did not begin in its journal: the file that it is from."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """One run as a journal lists it; ``status`` is None while it has no end.

@@ -233,25 +233,37 @@ def _before_its_deadline(gate: OpenGate, history: Sequence[ev.Event], now: float
     return gate
 
 
-def waited_for(history: Sequence[ev.Event]) -> dict[str, list[Any]]:
-    """By signal, the payload types of the open ``wait_for`` steps; None for a type that is not
-    known. After a resume, a wait counts once the drive has reached it again.
+def open_waits(history: Sequence[ev.Event]) -> dict[str, list[ev.StepStarted]]:
+    """By signal, the starts of the open ``wait_for`` steps. After a resume, a wait counts once the
+    drive has reached it again.
     """
-    found: dict[str, tuple[str, Any]] = {}
+    found: dict[str, ev.StepStarted] = {}
     for event in history:
         match event:
             case ev.StepStarted(signal=name) if name and event.verdict is not False:
-                found[event.path] = name, event.accepts
+                found[event.path] = event
             case ev.StepCompleted():
                 found.pop(event.path, None)
             case ev.RunResumed() | ev.WorkflowCompleted():
                 found.clear()
             case _:
                 pass
-    types: dict[str, list[Any]] = {}
-    for name, accepts in found.values():
-        types.setdefault(name, []).append(accepts)
-    return types
+    waits: dict[str, list[ev.StepStarted]] = {}
+    for event in found.values():
+        waits.setdefault(event.signal, []).append(event)
+    return waits
+
+
+def waited_for(history: Sequence[ev.Event]) -> dict[str, list[Any]]:
+    """By signal, the payload types of the open ``wait_for`` steps; None for one not known."""
+    waits = open_waits(history)
+    return {name: [event.accepts for event in events] for name, events in waits.items()}
+
+
+def agents_may_signal(history: Sequence[ev.Event], name: str) -> bool:
+    """True if steps wait for this signal, and each of them takes it from what steps started."""
+    waits = open_waits(history).get(name, ())
+    return bool(waits) and all(event.agents_may_answer for event in waits)
 
 
 def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:

@@ -565,6 +565,7 @@ class _Start(msgspec.Struct):
     rollback: bool = False
     once: bool = False
     cleanup: bool = False
+    agents_may_answer: bool = False
 
 
 class _PlainEnd(msgspec.Struct, forbid_unknown_fields=True):
@@ -599,7 +600,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                 return new_start(
                     run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
                     start.verdict, start.signal, start.index, start.rollback, start.once, None,
-                    start.cleanup,
+                    start.cleanup, start.agents_may_answer,
                 )  # fmt: skip
             if kind == b"StepCompleted" and (value is None or _TAG_BYTES not in value):
                 end = _plain_end(body)

@@ -444,7 +444,7 @@ class Recorded:
         """Count the launches of an ended attempt for which no budget reserved anything: a later
         drive may have one. Their numbers are below zero, as other launches follow.
         """
-        if path not in self._agents:
+        if path not in self._agents and usage is None:  # a stage that an agent judged has usage
             return
         last = self.launched.get(path, 0)
         made = max(at_least, last - self._counted.get(path, 0))

@@ -8,6 +8,7 @@ import shlex
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import pairwise, product
 from urllib.parse import unquote
 
 import msgspec
@@ -19,8 +20,8 @@ SHORTEST = 6
 LONG_LINE = 12
 """Shorter lines of a value of several lines are no secrets of their own."""
 
-_IN_A_LINE = 57
-"""Bytes on a line of base64, as the command ``base64`` and e-mails have it."""
+_IN_A_LINE = (48, 57)
+"""Bytes on a line of base64: 64 characters in PEM, 76 of the command ``base64`` and in e-mails."""
 _LINE_END = re.compile(r"(?:\s*(?:\r?\n|\\r\\n|\\n))+\s*")
 """Between the lines of a value; in an environment they are often written as ``\\n``."""
 _USER_AND_PASSWORD = re.compile(r"://([^\s:/?#@]*):([^\s/?#@]+)@")
@@ -46,9 +47,14 @@ def _in_form_encoding(text: str) -> str:
     return _in_url(text, f"{_UNRESERVED} ").replace(" ", "+")
 
 
-def _in_base64(text: str, before: int, encode: Callable[[bytes], bytes] = b64encode) -> str:
-    """The characters that are the same whatever stands before and after the text."""
-    data = utf8(text)
+def _in_base64(text: str, before: int, encode: Callable[[bytes], bytes]) -> str:
+    return _whole_characters(utf8(text), before, encode)
+
+
+def _whole_characters(
+    data: bytes, before: int, encode: Callable[[bytes], bytes] = b64encode
+) -> str:
+    """The base64 that is the same whatever stands after the data and, that long, before it."""
     first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
     return encode(b"\0" * before + data).decode()[first:last]
 
@@ -57,6 +63,10 @@ _IN_BASE64 = {
     f"{name} after {before}" if before else name: partial(_in_base64, before=before, encode=encode)
     for name, encode in (("base64url", urlsafe_b64encode), ("base64", b64encode))
     for before in range(3)
+}
+_IN_HEX: Mapping[str, Callable[[str], str]] = {
+    "hex": lambda text: utf8(text).hex(),
+    "HEX": lambda text: utf8(text).hex().upper(),
 }
 _IN_URLS: Mapping[str, Callable[[str], str]] = {
     "form": _in_form_encoding,
@@ -83,6 +93,7 @@ def _both(text: str, inner: str, outer: str) -> str:
 
 
 SPELLINGS: Mapping[str, Callable[[str], str]] = {
+    **_IN_HEX,
     **_IN_BASE64,
     **_IN_URLS,
     **{
@@ -93,9 +104,9 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     **_QUOTED,
     "": str,
 }
-"""How a text may be written, the plainest last: in base64, at each of the offsets that it may have;
-in a form, path or URL; quoted in quotes; for a shell; as Python's ``repr``; in JSON (escaped to
-ASCII or not); verbatim.
+"""How a text may be written, the plainest last: in hex; in base64, at each of the offsets that it
+may have; in a form, path or URL; quoted in quotes; for a shell; as Python's ``repr``; in JSON
+(escaped to ASCII or not); verbatim.
 
 Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with no safe character;
 ``shlex.quote``, and ``printf %q`` and ``set -x`` of bash.
@@ -127,11 +138,18 @@ def parts_of(value: str) -> Iterator[tuple[str, str]]:
 def spellings_of(value: str) -> Iterator[tuple[str, str, str]]:
     """Each text to search for with the names of its part and its spelling, the plainest last."""
     for part, text in reversed(list(parts_of(value))):
-        in_base64 = not part.startswith(("line", "stripped"))  # the whole in base64 has them
+        is_encoded = not part.startswith(("line", "stripped"))  # with the whole, they are, too
         for spelling, spell in SPELLINGS.items():
-            if in_base64 or not spelling.startswith("base64"):
+            if is_encoded or not spelling.lower().startswith(("base64", "hex")):
                 yield spell(text), part, spelling
-    data = utf8(value)
-    if len(data) > _IN_A_LINE:
-        for number, start in enumerate(range(0, len(data), _IN_A_LINE), 1):
-            yield b64encode(data[start : start + _IN_A_LINE]).decode(), "", f"base64 line {number}"
+    for width, before in product(_IN_A_LINE, range(3)):
+        yield from _lines_of_base64(utf8(value), width, before)
+
+
+def _lines_of_base64(data: bytes, width: int, before: int) -> Iterator[tuple[str, str, str]]:
+    """The lines of the data, if it takes several after so many bytes on its first line."""
+    starts = [0, *range(width - before, len(data), width)]
+    for number, (start, end) in enumerate(pairwise([*starts, len(data)]), 1):
+        if len(starts) > 1:
+            line = _whole_characters(data[start:end], 0 if start else before)
+            yield line, "", f"base64 by {width} after {before} line {number}"

@@ -805,12 +805,19 @@ class StepName:
         )
 
     @overload
-    def wait_for(self, signal: str) -> Step[Any]: ...
+    def wait_for(self, signal: str, *, agents_may_answer: bool = False) -> Step[Any]: ...
     @overload
-    def wait_for(self, signal: str, type: type[T]) -> Step[T]: ...
-    def wait_for(self, signal: str, type: Any = Any) -> Step[Any]:
-        """Wait for the signal of this name; the output is its payload, converted to ``type``."""
-        return Step(self.name, SignalWait(check_name(signal, "signal"), type))
+    def wait_for(
+        self, signal: str, type: type[T], *, agents_may_answer: bool = False
+    ) -> Step[T]: ...
+    def wait_for(
+        self, signal: str, type: Any = Any, *, agents_may_answer: bool = False
+    ) -> Step[Any]:
+        """Wait for the signal of this name; the output is its payload, converted to ``type``.
+
+        Agents and commands that steps started cannot send it, unless ``agents_may_answer``.
+        """
+        return Step(self.name, SignalWait(check_name(signal, "signal"), type, agents_may_answer))
 
     def sleep(self, duration: float | timedelta | datetime) -> Step[None]:
         """Wait for seconds or a timedelta, or until an aware datetime."""

@@ -333,6 +333,7 @@ class SignalWait:
     leaf: ClassVar[bool] = False
     signal: str
     type: Any = Any
+    agents_may_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,11 +378,28 @@ LAUNCHED: frozenset[str] = frozenset({AgentCall.kind, Generation.kind})
 """The kinds of verbs that can launch an agent."""
 
 
+def launches_of(verb: Verb) -> int:
+    """How many agents one launch of the verb calls: its own, and one that judges the answer.
+
+    ``generate`` and a stage may call something else, and then launch none.
+    """
+    match verb:
+        case AgentCall():
+            return 1 + is_agent(verb.settings.check)
+        case Generation(generator=performer) | StageCheck(stage=Stage(check=performer)):
+            return int(is_agent(performer))
+        case _:
+            return 0
+
+
+def is_agent(performer: object) -> bool:
+    """True for an agent, rather than a function or a command."""
+    return callable(getattr(performer, "run", None))
+
+
 def launches_agent(verb: Verb) -> bool:
-    """True if the verb launches an agent; ``generate`` may call a plain function instead."""
-    if isinstance(verb, Generation):
-        return callable(getattr(verb.generator, "run", None))
-    return isinstance(verb, AgentCall)
+    """True if the verb launches an agent."""
+    return launches_of(verb) > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ USER_VALUES = frozenset({
 })  # fmt: skip
 """What may be large or secret, and is no entry of a log."""
 FOR_A_REPLAY = frozenset({
-    "accepts", "cleanup", "composed", "digest", "error_bases", "fingerprint", "found", "index",
-    "left_out", "letter", "once", "order", "rollback", "took",
+    "accepts", "agents_may_answer", "cleanup", "composed", "digest", "error_bases", "fingerprint",
+    "found", "index", "left_out", "letter", "once", "order", "rollback", "took",
 })  # fmt: skip
 """What only a replay needs."""

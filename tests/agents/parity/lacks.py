@@ -93,7 +93,11 @@ _OTHER_KINDS: Mapping[tuple[str, str], str] = {
 }
 """Failures that a backend meets in another form, of another kind."""
 
-USAGE_AFTER: Mapping[str, str] = {"api": "AgentToolStarted"}
+USAGE_AFTER: Mapping[str, tuple[str, ...]] = {
+    "api": ("AgentToolStarted",),
+    "claude": ("AgentReasoning", "AgentToolStarted"),
+    "copilot": ("AgentToolCompleted",),
+}
 """Who tells usage also after each call of the model, and after what of one that calls a tool."""
 
 

@@ -12,9 +12,15 @@ from handrail.agents.transport.cli import (
     added_folders,
     child_environment,
     probe_program,
+    where_is,
     working_folder,
 )
-from handrail.agents.transport.programs import Program
+from handrail.agents.transport.programs import (
+    LoggedIn,
+    Program,
+    gemini_logged_in,
+    opencode_logged_in,
+)
 from handrail.agents.transport.rpc import Messages, own_version
 from handrail.agents.transport.turn import run_turn
 from handrail.errors import DefinitionError
@@ -57,7 +63,8 @@ class AcpBackend:
     the agent introduces itself so), handrail can tell failures reported as text from answers.
     ``model_flag`` is the argument that chooses a model, for agents whose sessions do not offer it.
     ``can_do`` may be narrowed to the agent's known abilities. ``env`` is added to its environment.
-    ``install`` and ``login`` are commands, for advice.
+    ``install`` and ``login`` are commands, for advice; ``logged_in`` finds a login in the
+    environment and files, and returns None if it may be elsewhere.
     """
 
     argv: tuple[str, ...] = attrs.field(converter=_argv)
@@ -68,6 +75,7 @@ class AcpBackend:
     env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=_names_only)
     install: str = attrs.field(default="", kw_only=True)
     login: str = attrs.field(default="", kw_only=True)
+    logged_in: LoggedIn = attrs.field(default=lambda _: None, kw_only=True, repr=False)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -91,12 +99,21 @@ class AcpBackend:
             grace_s=_GRACE_S,
         )
 
+    @property
+    def executable(self) -> str:
+        """The program."""
+        return self.argv[0]
+
+    def where(self, options: AgentOptions) -> str | None:
+        """The path of the program with these options' environment; None if it is not there."""
+        return where_is(self.executable, child_environment(options, add=self.env))
+
     async def probe(self) -> Probe:
-        """Whether the program is installed, and its version; not whether it has a login."""
+        """Whether the program is installed, its version, and whether it has a login."""
         install = self.install or f"see the documentation of {self.name}"
-        program = Program(self.name, install, self.login)
+        program = Program(self.name, install, self.login, self.logged_in)
         env = child_environment(self.options, add=self.env)
-        return await probe_program(program, self.argv[0], env)
+        return await probe_program(program, self.executable, env)
 
     def _environment(self, options: AgentOptions) -> Mapping[str, str]:
         is_limited = options.permission in ("read_only", "workspace")
@@ -132,7 +149,8 @@ def gemini(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) ->
         can_do=_capabilities("effort", "add_dirs", fork=False, cost=False),
         env={"GEMINI_CLI_NO_RELAUNCH": "true"},
         install="npm install -g @google/gemini-cli",
-        login="gemini",
+        login="gemini (or set GEMINI_API_KEY)",
+        logged_in=gemini_logged_in,
     )
 
 
@@ -145,6 +163,7 @@ def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS
         can_do=_capabilities("effort", "add_dirs", has={"tools"}),
         install="npm install -g opencode-ai",
         login="opencode auth login",
+        logged_in=opencode_logged_in,
     )
 
 

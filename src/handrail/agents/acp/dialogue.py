@@ -54,7 +54,7 @@ from handrail.agents.transport.rpc import (
 )
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
-from handrail.model.events import AgentPermission, AgentUsage
+from handrail.model.events import AgentPermission
 from handrail.ports.agent import AgentReply, AgentTurn
 
 _STOPS = {
@@ -238,7 +238,10 @@ class AcpDialogue(RpcTurn):
         if session and self.session and session != self.session:
             return
         if text_in(update, "sessionUpdate") == "usage_update":
+            before = self._counts.spent
             self._counts.on_usage_update(update, is_turn=self._is_prompted)
+            if self._is_prompted and self._counts.spent != before:
+                yield from self._used()
         elif self._is_prompted and not self.finished:  # later messages belong to no turn
             yield from self._updates.read(update)
 
@@ -316,9 +319,11 @@ class AcpDialogue(RpcTurn):
             self._updates.withdraw(self._error_text)
         yield from self._close()
         self._stop = stop
+        yield from self._used()
+
+    def _used(self) -> Outgoing:
         spent = self._counts.spent
-        if spent is not None and (spent.tokens or spent.cost_usd):
-            yield AgentUsage(self.path, spent)
+        return self.used(spent if spent and (spent.tokens or spent.cost_usd) else None)
 
     def _close(self) -> Outgoing:
         yield from self._updates.flush()

@@ -26,7 +26,6 @@ from handrail.model.events import (
     AgentReasoning,
     AgentToolCompleted,
     AgentToolStarted,
-    AgentUsage,
 )
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage, add_usage
@@ -261,8 +260,9 @@ class ApiTurn(TurnState):
                 case _:
                     pass
         self._count()
-        if self.usage is not None:
-            self._emit(AgentUsage(path, self.usage))
+        self.calls = len(self._responses)
+        for notice in self.used(self.usage):
+            self._emit(notice)
 
     def _on_request(self, request: Any) -> None:
         """Report tool results, which are part of the next request to the model."""

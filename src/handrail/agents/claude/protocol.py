@@ -53,7 +53,6 @@ from handrail.model.events import (
     AgentMessage,
     AgentReasoning,
     AgentRetry,
-    AgentUsage,
     Notice,
 )
 from handrail.model.launch import AgentError
@@ -102,10 +101,11 @@ class ClaudeMessages:
         """The notices of a message, or of a block of one."""
         message = object_in(event, "message")
         is_main = not text_in(event, "parent_tool_use_id")
+        is_new = text_in(message, "id") not in self._usage
         if usage := object_in(message, "usage"):
             self._usage[text_in(message, "id")] = usage
         if is_main:
-            self.model = text_in(message, "model") or self.model
+            self.model = self._state.model = text_in(message, "model") or self._state.model
         if said := text_in(message, "content"):
             yield from self._on_text("text", said, is_main=is_main)
         for block in objects_in(message, "content"):
@@ -116,6 +116,9 @@ class ClaudeMessages:
                 yield from self._on_tool_result(block, NOTHING)
             elif kind in self._pieces and not self._repeats(text_in(message, "id"), block):
                 yield from self._on_text(kind, text_in(block, kind), is_main=is_main)
+        if is_main and is_new and usage:
+            self._state.calls += 1
+            yield from self._state.used(self.known_usage)
 
     def user(self, event: Object) -> Iterator[Notice]:
         """The notices of tool results."""
@@ -551,8 +554,7 @@ class ClaudeTurn(EventReader):
         self._count(event)
         if failure is None:
             yield from self._messages.answer(text_in(event, "result"))
-        if self.usage is not None:
-            yield AgentUsage(self.path, self.usage)
+        yield from self.used(self.usage)
         self._messages.close()
         self._last_result = event
         self._conclude(event, failure)

@@ -43,7 +43,7 @@ from handrail.agents.transport.rpc import (
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
-from handrail.model.events import AgentCompaction, AgentUsage
+from handrail.model.events import AgentCompaction
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn
 
@@ -309,8 +309,9 @@ class CodexDialogue(CodexTurn, RpcTurn):
         counts.update(object_in(params, "tokenUsage"), is_ours=is_ours, is_call=is_call)
         self.usage, self.session_usage = counts.spent, counts.total
         self.context_tokens = counts.context_tokens
-        if is_ours and self.usage is not None and self.usage != before:
-            yield AgentUsage(self.path, self.usage)
+        if is_ours and self.usage != before:
+            self.calls += is_call
+            yield from self.used(self.usage)
 
     def _turn_completed(self, turn: Object) -> Outgoing:
         if not self._is_of_turn(text_in(turn, "id")):

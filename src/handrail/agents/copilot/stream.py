@@ -293,8 +293,8 @@ class CopilotParser(EventReader):
             self.usage = reported_usage(
                 self._report(), resumed=turn.session is not None, before=turn.session_usage
             )
-            if self.usage is not None:
-                turn.emit(ev.AgentUsage(turn.path, self.usage))
+            for notice in self.used(self.usage):
+                turn.emit(notice)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -327,6 +327,7 @@ class CopilotParser(EventReader):
             case "assistant.turn_start":
                 # copilot recovered from earlier errors
                 self._error, self.extra_silence_s = None, 0.0
+                self.calls += 1
                 self._blocked = ""
             case "assistant.message":
                 self._request = {}
@@ -364,6 +365,8 @@ class CopilotParser(EventReader):
                 self._message_stream.thought_piece(data)
             case "assistant.turn_end" | "session.error" | "abort":
                 yield from self._message_stream.rest()
+                if name == "assistant.turn_end":
+                    yield from self.used(self.usage or Usage())
             case "assistant.turn_retry":
                 yield self._retry(data)
             case _:
@@ -417,7 +420,7 @@ class CopilotParser(EventReader):
         """A model was called: add its usage, and report quotas."""
         if call := _usage(data):
             self.usage = call if self.usage is None else self.usage + call
-            yield ev.AgentUsage(self.path, self.usage)
+            yield from self.used(self.usage)
         for limit in limits(self.path, object_in(data, "quotaSnapshots")):
             if limit.status == "reached":
                 self._used_up[limit.window] = limit.reset_at

@@ -63,6 +63,13 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
 _ANSWER_S = 20.0
 
 
+def where_is(executable: str, env: Mapping[str, str]) -> str | None:
+    """The path of a program in this environment; None if it is not there."""
+    if os.sep in executable and not Path(executable).is_absolute():
+        return executable  # from the folder of the launch
+    return shutil.which(executable, path=env.get("PATH"))
+
+
 async def probe_program(program: Program, executable: str, env: Mapping[str, str]) -> Probe:
     """Whether a program is installed, its version, and whether it has a login.
 
@@ -111,10 +118,8 @@ class ProgramBackend:
 
     def where(self, options: AgentOptions) -> str | None:
         """The path of the program with these options' environment; None if it is not there."""
-        if os.sep in self.executable and not Path(self.executable).is_absolute():
-            return self.executable  # from the folder of the launch
         env = child_environment(options, drop=self.dropped, add=self.variables)
-        return shutil.which(self.executable, path=env.get("PATH"))
+        return where_is(self.executable, env)
 
     async def probe(self) -> Probe:
         """Whether the program is installed, its version, and whether it has a login."""

@@ -45,7 +45,9 @@ def object_of(line: bytes) -> Object | None:
 def objects_of(line: bytes) -> list[Object]:
     """The JSON objects in a line, which is one of them, or a list of them."""
     value = _value_of(line, b"{[")
-    return objects_in({"all": value if isinstance(value, list) else [value]}, "all")
+    if isinstance(value, dict):
+        return [cast("Object", value)]
+    return objects_in({"all": value}, "all")
 
 
 def _value_of(line: bytes, openers: bytes) -> Any:

@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from handrail.agents.transport.loose_json import object_in
 from handrail.errors import AgentErrorKind
 from handrail.model.dataclass import dataclass
+
+LoggedIn: TypeAlias = Callable[[Mapping[str, str]], bool | None]
+"""Finds a login from an environment and files alone; None if a login may be elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +23,15 @@ class Program:
     """What is known of a program besides its protocol.
 
     ``name`` is for people. ``install`` and ``login`` are commands, for advice; ``install`` is None
-    if the command may be any program. ``logged_in`` finds a login from an environment and files
-    alone; it returns None if a login may be where it does not look. Only a request would show
-    whether a login is still valid. ``hints`` say what a person can do about a failure.
+    if the command may be any program. Only a request would show whether the login that
+    ``logged_in`` finds is still valid. ``hints`` say what a person can do about a failure.
     ``no_session`` matches stderr if the program does not have the session.
     """
 
     name: str
     install: str | None = ""
     login: str = ""
-    logged_in: Callable[[Mapping[str, str]], bool | None] = lambda _: None
+    logged_in: LoggedIn = lambda _: None
     hints: Mapping[AgentErrorKind, str] = field(default_factory=dict[AgentErrorKind, str])
     no_session: re.Pattern[str] | None = None
 
@@ -95,6 +97,24 @@ def _copilot_logged_in(env: Mapping[str, str]) -> bool | None:
     names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
     known = _any_of(env, *names) or _any_of(settings, "logged_in_users", "loggedInUsers")
     return True if known else None
+
+
+def gemini_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None if a way to log in was chosen whose credentials are a keychain's, or a cloud's."""
+    folder = _home(env) / ".gemini"
+    login, names = json_file(folder / "oauth_creds.json"), ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    if _any_of(env, *names) or _any_of(login, "access_token", "refresh_token"):
+        return True
+    chosen = object_in(object_in(json_file(folder / "settings.json"), "security"), "auth")
+    clouds = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA", "CLOUD_SHELL")
+    may_be = _any_of(chosen, "selectedType") or _any_of(env, *clouds)
+    return None if may_be or (folder / ".env").exists() else False
+
+
+def opencode_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None without a login of its own: each provider may have its variable, and some need none."""
+    data = Path(env.get("XDG_DATA_HOME") or _home(env) / ".local" / "share")
+    return True if json_file(data / "opencode" / "auth.json") else None
 
 
 CLAUDE = Program(

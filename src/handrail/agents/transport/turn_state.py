@@ -22,6 +22,7 @@ from handrail.model.events import (
     AgentSessionStarted,
     AgentToolCompleted,
     AgentToolStarted,
+    AgentUsage,
     Notice,
 )
 from handrail.model.launch import AgentError
@@ -51,6 +52,8 @@ class TurnState:
         self.complaint = ""
         """The last problem it reported that did not end the turn."""
         self.usage: Usage | None = None
+        self.calls = 0
+        """How many answers of its model the program told of."""
         self.session_usage: Usage | None = None
         self.denials: list[str] = []
         self.files_changed: dict[str, None] = {}  # in the order of their first change
@@ -89,6 +92,11 @@ class TurnState:
         """The session's total, for a program that reports only each turn's usage."""
         before = self.turn.session_usage if self.turn.session is not None else Usage()
         return None if before is None or self.usage is None else before + self.usage
+
+    def used(self, usage: Usage | None) -> Iterator[Notice]:
+        """``AgentUsage`` of what was used so far, if any of it is known."""
+        if usage is not None:
+            yield AgentUsage(self.path, usage, self.model, self.calls or None)
 
     # -- tools -----------------------------------------------------------------------------------
 
@@ -199,12 +207,11 @@ class EventReader(TurnState, ABC):
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """The notices of a line, in order."""
-        return tuple(
-            notice
-            for event in objects_of(line)
-            if (name := text_in(event, "type"))
-            for notice in self.read(name, event)
-        )
+        notices: list[Notice] = []
+        for event in objects_of(line):
+            if name := text_in(event, "type"):
+                notices.extend(self.read(name, event))
+        return notices
 
     def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
         """Nothing: stderr is read at the end only."""

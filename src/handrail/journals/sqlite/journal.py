@@ -64,13 +64,14 @@ from handrail.journals.sqlite.rows import (
     read_events,
 )
 from handrail.journals.sqlite.store import THREAD_NAME, Store
-from handrail.journals.sqlite.threads import Retried, pending_here
+from handrail.journals.sqlite.threads import Retried
 from handrail.model.events import Event
 from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import count_of, positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Read, Record, reader, to_record
 from handrail.system.sqlite import is_busy, transaction
+from handrail.system.threads import pending_here
 
 T = TypeVar("T")
 PAGE_BYTES = 4096

@@ -13,20 +13,20 @@ Source: measured on the disk of a virtual machine.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from handrail.journals.sqlite.open import connect, failure, retry_busy, sync_folder, try_once
 from handrail.journals.sqlite.watch import LOOK_EVERY_S
+from handrail.system.threads import Pending
 
 QUICK_S = 0.001
 """A sync is quick up to this. The loop may wait so long: a thread would cost a quarter of that."""
@@ -281,77 +281,6 @@ class CheckpointThread:
             for _ in range(SYNCED_PAGES):
                 connection.execute(f"PRAGMA user_version = {version}")
             self._restart_wal(connection)
-
-
-class AsyncioPending:
-    """An awaitable on asyncio that a thread completes by ``finish``; raises ``error``, if set.
-
-    Source: measured; to a thread and back takes 55 us this way, and 165 by ``anyio.to_thread``.
-    """
-
-    __slots__ = ("_future", "_loop", "error")
-
-    def __init__(self, loop: Any) -> None:
-        self._loop = loop
-        self._future = loop.create_future()
-        self.error: BaseException | None = None
-
-    def __await__(self) -> Generator[Any, None, None]:
-        yield from self._future.__await__()
-        if self.error is not None:
-            raise self.error
-
-    def finish(self) -> None:
-        """Wake the awaiting task; from any thread. If its loop is closed, no task awaits it."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._set)
-
-    def _set(self) -> None:
-        if not self._future.done():  # the task may have been cancelled
-            self._future.set_result(None)
-
-
-class TrioPending:
-    """``AsyncioPending`` for trio."""
-
-    __slots__ = ("_event", "_token", "error")
-
-    def __init__(self) -> None:
-        import trio
-
-        self._token = trio.lowlevel.current_trio_token()
-        self._event = trio.Event()
-        self.error: BaseException | None = None
-
-    def __await__(self) -> Generator[Any, None, None]:
-        yield from self._event.wait().__await__()
-        if self.error is not None:
-            raise self.error
-
-    def finish(self) -> None:
-        """Wake the awaiting task; from any thread. If its loop has ended, no task awaits it."""
-        import trio
-
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._event.set)
-
-
-Pending: TypeAlias = AsyncioPending | TrioPending
-
-
-def pending_here() -> Pending | None:
-    """A ``Pending`` for the event loop that runs in this thread; None if none runs."""
-    # A running loop has imported its library, so do not import it. Another thread may be doing so.
-    in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
-    if in_trio_run is not None and in_trio_run():
-        return TrioPending()
-    running_loop = getattr(sys.modules.get("asyncio"), "get_running_loop", None)
-    if running_loop is None:
-        return None
-    try:
-        return AsyncioPending(running_loop())
-    except RuntimeError:
-        return None
 
 
 T = TypeVar("T")
