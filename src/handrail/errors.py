@@ -183,7 +183,7 @@ class StepChange:
     path: str
     was: str
     now: str
-    enters: bool = field(default=False, compare=False, repr=False, metadata={"newer": True})
+    enters: bool = field(default=False, compare=False, repr=False)
 
     @property
     def rerun_path(self) -> str:

@@ -23,7 +23,6 @@ from handrail.model import events as ev
 from handrail.model.agent_options import AgentSettings
 from handrail.model.shapes import OwnTree
 from handrail.record.live_view import LiveRun
-from handrail.record.rows import LAYOUTS
 from handrail.record.run_record import Recorded
 from handrail.sinks.event_words import FORMS
 from handrail.static import chain
@@ -60,7 +59,6 @@ EVENTS = members(ev.Event)
 REPORTS = members(cmd.Report)
 TABLES: dict[str, tuple[Any, set[type], str]] = {
     "what follows: REACTIONS": (set(REACTIONS), EVENTS | REPORTS, FOR_THE_RECORD),
-    "the rows of a journal: LAYOUTS": (set(LAYOUTS), EVENTS, ""),
     "the texts for people: FORMS": (set(FORMS), EVENTS, ""),
     "the record of a run: Recorded": (set(Recorded._TAKES), EVENTS, NOT_ASKED_FOR),
     "the live view: LiveRun": (

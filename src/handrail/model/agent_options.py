@@ -15,7 +15,6 @@ from handrail.model.policy import Ladder, checked, count_of, number, positive_se
 from handrail.model.results import Usage
 from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.typed.jsonsafe import short_repr
-from handrail.typed.reference import NEWER
 
 Permission: TypeAlias = Literal["read_only", "workspace", "full"]
 """What an agent may do without asking: read; change its working folder; anything."""
@@ -149,10 +148,8 @@ class AgentOptions:
     env: Mapping[str, str] | None = attrs.field(
         default=None, converter=_dict, validator=_MAPPING, repr=_names_only
     )
-    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited, metadata=NEWER)
-    sandbox: Boundary = attrs.field(
-        default=None, validator=checked(boundary_of, _CLASS), metadata=NEWER
-    )
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
+    sandbox: Boundary = attrs.field(default=None, validator=checked(boundary_of, _CLASS))
     temperature: float | None = attrs.field(
         default=None, validator=number("a number from 0 up", lambda t: 0 <= t < math.inf, _CLASS)
     )

@@ -62,7 +62,6 @@ from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_
 from handrail.model.shapes import AgentLike, OwnTree
 from handrail.model.work import Work
 from handrail.steps.identity import Identity
-from handrail.typed.reference import NEWER
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -95,8 +94,8 @@ class Stage:
     name: str
     check: str | Sequence[str] | Callable[..., Any] | AgentLike[Any]
     timeout: float | None = None
-    sandbox: Boundary = attrs.field(default=None, metadata=NEWER)
-    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited, metadata=NEWER)
+    sandbox: Boundary = None
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
 
     def __attrs_post_init__(self) -> None:
         from handrail.model.paths import check_name
