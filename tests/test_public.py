@@ -69,6 +69,8 @@ CONTRACT = [
     "InvalidAnswer",
     "Journal",
     "Clock",
+    "Sandbox",
+    "SandboxUnavailable",
 ]
 
 EVENTS = [
@@ -114,6 +116,7 @@ EVENTS = [
     "ClaimWaiting",
     "ClaimGranted",
     "ClaimLost",
+    "SandboxDenied",
     "LadderStep",
     "BudgetReserved",
     "BudgetSettled",

@@ -58,6 +58,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
+from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree
 from handrail.model.work import Work
 from handrail.steps.identity import Identity
@@ -77,18 +78,24 @@ Context: TypeAlias = "Mapping[str, Any] | ContextBuilder"
 RollbackAction: TypeAlias = Callable[[WorkflowContext], Any]
 
 
+def _inherited(given: Any) -> Any:
+    return inherited_of(given, "inherit_env of a Stage")
+
+
 @attrs.frozen
 class Stage:
     """One named check of ``validate``: a command (text or argv), a callable, or an agent.
 
     A command passes with exit code 0. A callable passes unless it returns False or raises; it may
     be async, and may take the ``WorkflowContext``. An agent answers with a bool, or with ``passed``
-    and ``reason``.
+    and ``reason``. ``sandbox`` and ``inherit_env`` are those of ``.command``, for a command alone.
     """
 
     name: str
     check: str | Sequence[str] | Callable[..., Any] | AgentLike[Any]
     timeout: float | None = None
+    sandbox: Boundary = None
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
 
     def __attrs_post_init__(self) -> None:
         from handrail.model.paths import check_name
@@ -103,6 +110,13 @@ class Stage:
             )
         if self.timeout is not None:
             positive_seconds(self.timeout, f"timeout of stage {self.name!r}")
+        boundary_of(self.sandbox, f"sandbox of stage {self.name!r}")
+        is_command = isinstance(self.check, Sequence)
+        if not is_command and (self.sandbox or self.inherit_env is not None):
+            raise DefinitionError(
+                f"stage {self.name!r}: sandbox= and inherit_env= are for a command. A function "
+                f"runs in this process; an agent has its own, in its options."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +235,18 @@ class Leaf(Verb):
         return False
 
 
+class Bounded(Protocol):
+    """What says in which sandbox, and with which environment, a program runs."""
+
+    @property
+    def sandbox(self) -> Boundary:
+        """The sandbox; None: the run's."""
+
+    @property
+    def inherit_env(self) -> InheritEnv | None:
+        """What the program inherits; None: what its sandbox lets through."""
+
+
 class Performing(Protocol):
     """What the engine can do for a verb during one attempt. Its contract: ``engine.perform``."""
 
@@ -241,9 +267,13 @@ class Performing(Protocol):
         """What any other function of the user's returns, sync or async."""
 
     async def run(
-        self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
+        self, argv: Any, bounds: Bounded, *, cwd: Any = None, env: Any = None, stdin: Any = None
     ) -> CommandResult[Any]:
-        """How a program ended; its output is shown while it runs."""
+        """How a program ended, within these bounds; its output is shown while it runs.
+
+        Raises:
+            SandboxUnavailable: this machine cannot enforce them.
+        """
         ...
 
     async def built(self, context: Context) -> Mapping[str, Any]:
