@@ -38,7 +38,9 @@ def function_named(name: str) -> Any:
     if module not in PACKAGES:
         return attrgetter(function)(module_of(module))
     parts = name.split(".")
-    count = max(n for n in range(len(parts)) if (PACKAGE.joinpath(*parts[:n])).with_suffix(".py").is_file())
+    count = max(
+        n for n in range(len(parts)) if (PACKAGE.joinpath(*parts[:n])).with_suffix(".py").is_file()
+    )
     return attrgetter(".".join(parts[count:]))(import_module(f"handrail.{'.'.join(parts[:count])}"))
 
 

@@ -41,8 +41,8 @@ EITHER_WAY = {
     "failing.fallback_ended": "failing.fail_for_good",
     "ending.undo": "ending.rollback_completed",
     "run_record.Recorded.take": "record.inbox.sort_messages",
-    "replaying.replay": "changes.step_changed",
-    "changes.step_changed": "changes.note_change",
+    "replaying.replay": "changes.note_step_change",
+    "changes.note_step_change": "changes.note_change",
 }
 """Neighbours whose first is called behind the second, too: for the fallback, or the next step."""
 

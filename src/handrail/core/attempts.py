@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.changes import undone_step_changed
+from handrail.core.changes import note_undone_step_change
 from handrail.core.failing import fail_for_good, fail_with, must_not_run_again
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch
@@ -62,7 +62,7 @@ def open_step(run: RunState, node: StepNode) -> None:
         return
     if run.recorded.knows(node.path) and replay(run, node):
         return
-    if run.recorded.is_fork and undone_step_changed(run, node.path, step):
+    if run.recorded.is_fork and note_undone_step_change(run, node.path, step):
         node.phase = Phase.HALTED
         return
     if run.rehearses and run.ending is not None and not cleans_up(parent):

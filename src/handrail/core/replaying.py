@@ -7,7 +7,7 @@ from typing import Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
-from handrail.core.changes import item_changed, step_changed
+from handrail.core.changes import note_item_change, note_step_change
 from handrail.core.compensation import find_compensations
 from handrail.core.ending import note_recorded_rollbacks
 from handrail.core.items import Items
@@ -70,7 +70,7 @@ def replay(run: RunState, node: StepNode) -> bool:
     step, record = node.step, run.recorded.at(node.path)
     end = record.end
     counts = _is_answered(run, node) if end is None else end.success
-    if counts and step_changed(run, node.path, step):
+    if counts and note_step_change(run, node.path, step):
         node.phase = Phase.HALTED
         return True
     if record.end is not None:
@@ -248,7 +248,7 @@ def _next_attempt_began(run: RunState, node: StepNode, record: PathState) -> boo
 def replay_member(run: RunState, member: MemberNode, verb: Bodied, item: Any, value: Any) -> bool:
     """Replay a member's recorded end; False if it has none."""
     recorded, path = run.recorded, member.path
-    if item_changed(run, path, item):
+    if note_item_change(run, path, item):
         member.phase = Phase.HALTED
         return True
     record = recorded.get(path)
