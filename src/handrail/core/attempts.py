@@ -12,10 +12,10 @@ from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.changes import note_undone_step_change
-from handrail.core.failing import fail_for_good, fail_with, must_not_run_again
+from handrail.core.failing import fail_for_good, fail_rather_than_repeat, fail_with
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch
-from handrail.core.limits import has_room
+from handrail.core.limits import let_in
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
 from handrail.core.run_state import (
@@ -58,7 +58,7 @@ def open_step(run: RunState, node: StepNode) -> None:
         return
     if run.steering_requests and end_as_requested(run, node):
         return
-    if run.bounds_steps and not has_room(run, node):
+    if run.bounds_steps and not let_in(run, node):
         return
     if run.recorded.knows(node.path) and replay(run, node):
         return
@@ -116,7 +116,7 @@ def attempt(run: RunState, node: StepNode) -> None:
     if isinstance(node, LeafNode):
         interrupted = node.interrupted
         node.interrupted = False
-        if not (interrupted and must_not_run_again(run, node)):
+        if not (interrupted and fail_rather_than_repeat(run, node)):
             _perform(run, node, interrupted=interrupted)
     elif isinstance(node, CompositeNode):
         _begin(run, node)

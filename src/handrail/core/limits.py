@@ -18,7 +18,7 @@ from handrail.model.paths import limit_gate
 from handrail.model.results import OpenGate
 
 
-def has_room(run: RunState, node: StepNode) -> bool:
+def let_in(run: RunState, node: StepNode) -> bool:
     """True if the step may begin; otherwise the run ends, or asks whether to raise the limit."""
     if run.was_let_in(node.path):
         return True
