@@ -53,8 +53,8 @@ def open_step(run: RunState, node: StepNode) -> None:
     if parent.stop is not None and not parent.unwinding:
         run.end_step(node, "cancelled", error=parent.stop)
         return
-    may_block = run.paused is not None or run.unclaimed
-    if may_block and not run.recorded.knows(node.path) and postpone_blocked(run, Open(node)):
+    may_wait = run.paused is not None or run.unclaimed
+    if may_wait and not run.recorded.knows(node.path) and postpone_blocked(run, Open(node)):
         return
     if run.steering_requests and end_as_requested(run, node):
         return
@@ -207,9 +207,10 @@ def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) ->
 
 
 def _was_entered(run: RunState, node: CompositeNode) -> bool:
-    """True if an earlier drive recorded anything below this attempt of the step."""
+    """Whether an earlier drive recorded anything below this attempt of the step."""
     recorded = run.recorded
-    return any(recorded.at(one).attempt == node.attempt for one in recorded.children(node.path))
+    children = recorded.children(node.path)
+    return any(recorded.at(child).attempt == node.attempt for child in children)
 
 
 def _request_claims(run: RunState) -> None:
