@@ -37,13 +37,13 @@ from handrail.model.results import (
     add_launch,
     add_usage,
 )
-from handrail.model.sandbox import Boundary, chosen_sandbox
+from handrail.model.sandbox import Boundary, InheritEnv, chosen_sandbox
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
 from handrail.steps.judging import judged, own
 from handrail.steps.leaves import AgentCall, Launching, NotParsed, PythonCall
-from handrail.steps.verbs import Bounded, Context, Leaf, TreeAction, is_agent, take
+from handrail.steps.verbs import Context, Leaf, TreeAction, is_agent, take
 
 if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace
@@ -335,8 +335,15 @@ class _Attempt:
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         return await call(function, args, {}, inline=False, current=self._current)
 
-    async def run(
-        self, argv: Any, bounds: Bounded, *, cwd: Any = None, env: Any = None, stdin: Any = None
+    async def run(  # as the verbs have it
+        self,
+        argv: Any,
+        sandbox: Boundary = None,
+        inherit_env: InheritEnv | None = None,
+        *,
+        cwd: Any = None,
+        env: Any = None,
+        stdin: Any = None,
     ) -> CommandResult[Any]:
         from handrail.system.run import run_process
 
@@ -353,16 +360,16 @@ class _Attempt:
             marker=marker,
             on_output=lambda stream, text: performer.emit_notice(ev.StepOutput(path, stream, text)),
         )
-        sandbox = chosen_sandbox(bounds.sandbox, performer.sandbox())
-        if sandbox is None and bounds.inherit_env is None:
+        chosen = chosen_sandbox(sandbox, performer.sandbox())
+        if chosen is None and inherit_env is None:
             done = await run()
         else:
             from handrail.sandbox.mounts import Scene
             from handrail.workspace.sandboxed import surroundings_of
 
             async with surroundings_of(
-                sandbox,
-                bounds.inherit_env,
+                chosen,
+                inherit_env,
                 Scene(Path(os.getcwd(), cwd or ""), hidden=performer.hidden),  # noqa: PTH109  # as it is
                 tree=tree,
                 tell=lambda what, by: performer.emit_notice(ev.SandboxDenied(path, what, by)),

@@ -105,7 +105,9 @@ class ShellCommand(Leaf):
         return of_type(CommandResult, self.parse)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        done = await at.run(self.argv, self, cwd=self.cwd, env=self.env, stdin=self.stdin)
+        done = await at.run(
+            self.argv, self.sandbox, self.inherit_env, cwd=self.cwd, env=self.env, stdin=self.stdin
+        )
         if self.check and done.exit_code != 0:
             raise CommandFailed(_argv_text(self.argv), done.exit_code, done.stdout, done.stderr)
         if self.parse is None:
@@ -316,7 +318,9 @@ class StageCheck(Leaf):
         elif callable(check):
             result = await self._called(check, at)
         else:
-            done = await at.run(check if isinstance(check, str) else tuple(check), stage)
+            done = await at.run(
+                check if isinstance(check, str) else tuple(check), stage.sandbox, stage.inherit_env
+            )
             printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
             error = None if done.exit_code == 0 else exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)

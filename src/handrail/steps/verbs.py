@@ -235,18 +235,6 @@ class Leaf(Verb):
         return False
 
 
-class Bounded(Protocol):
-    """What says in which sandbox, and with which environment, a program runs."""
-
-    @property
-    def sandbox(self) -> Boundary:
-        """The sandbox; None: the run's."""
-
-    @property
-    def inherit_env(self) -> InheritEnv | None:
-        """What the program inherits; None: what its sandbox lets through."""
-
-
 class Performing(Protocol):
     """What the engine can do for a verb during one attempt. Its contract: ``engine.perform``."""
 
@@ -266,8 +254,15 @@ class Performing(Protocol):
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What any other function of the user's returns, sync or async."""
 
-    async def run(
-        self, argv: Any, bounds: Bounded, *, cwd: Any = None, env: Any = None, stdin: Any = None
+    async def run(  # the bounds are no option of the program's
+        self,
+        argv: Any,
+        sandbox: Boundary = None,
+        inherit_env: InheritEnv | None = None,
+        *,
+        cwd: Any = None,
+        env: Any = None,
+        stdin: Any = None,
     ) -> CommandResult[Any]:
         """How a program ended, within these bounds; its output is shown while it runs.
 
