@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -223,6 +224,14 @@ PRINTED = {
     "json": json.dumps,
     "json of json": lambda text: json.dumps(json.dumps({"k": text})),
     "json of repr": lambda text: json.dumps(repr(text)),
+    "shlex of shlex": lambda text: shlex.quote(shlex.quote(text)),
+    "html": html.escape,
+    "html by number": lambda text: (
+        html.escape(text, quote=False).replace("'", "&#39;").replace('"', "&#34;")
+    ),
+    "xml": lambda text: html.escape(text, quote=False),
+    "sql": lambda text: "'" + text.replace("'", "''") + "'",
+    "url in url": lambda text: quote(quote(text, safe=""), safe=""),
     "url": lambda text: quote(text, safe=""),
     "form": quote_plus,
     "base64": lambda text: b64encode(text.encode()).decode(),
