@@ -113,11 +113,11 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "": str,
 }
 """How a text may be written, the plainest last: in hex; in base64, at each of the offsets that it
-may have; in a form, path or URL; quoted in quotes; in HTML and XML; in SQL and YAML; for a shell; as
-Python's ``repr``; in JSON (escaped to ASCII or not); verbatim.
+may have; in a form, path or URL; quoted in quotes; in HTML and XML; in SQL and YAML; for a shell;
+as Python's ``repr``; in JSON (escaped to ASCII or not); verbatim.
 
-Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with no safe character; ``html.escape``
-and ``markupsafe.escape``;
+Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with no safe character;
+``html.escape`` and ``markupsafe.escape``;
 ``shlex.quote``, and ``printf %q`` and ``set -x`` of bash.
 """
 

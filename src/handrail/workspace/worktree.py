@@ -384,7 +384,8 @@ def worktree_gone(who: str, folder: Path, places: Places) -> DefinitionError:
     return DefinitionError(
         f"the worktree of {who} is not there any more: {folder}. What was done in it and not "
         f"committed is where it was moved to (git worktree list), or gone with it; what was "
-        f"committed is on the branch {places.branch}, if that is there. Run the step again from its beginning, rerun=[{places.path!r}] (--rerun)."
+        f"committed is on the branch {places.branch}, if that is there. Run the step again from "
+        f"its beginning, rerun=[{places.path!r}] (--rerun)."
     )
 
 
