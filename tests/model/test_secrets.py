@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -216,7 +217,7 @@ def in_lines(width: int, before: int, text: str) -> str:
     return "\n".join(stream[at : at + width] for at in range(0, len(stream), width))
 
 
-PRINTED = {
+PRINTED: dict[str, Callable[[str], str]] = {
     "plain": str,
     "stripped": str.strip,
     "repr": repr,
