@@ -57,6 +57,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.paths import is_within
 from handrail.model.results import OpenGate, StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
@@ -458,6 +459,7 @@ class Engine(TakesOptions):
     ) -> WorkflowResult[Any]:
         run_id, on_change = history[0].run_id, self._parts.on_change
         known, decides = {*reuse, *rerun}, "rerun" if is_fork(history) else on_change
+        groups = groups_in(history, rerun)
         self._sweep(run_id)
         rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
@@ -470,11 +472,12 @@ class Engine(TakesOptions):
                     history = await self._history(run_id, leased.secrets)
                 mismatch.hint = reason_of(definition, mismatch, history)
                 changed = [one.path for one in mismatch.changes]
-                if decides == "refuse" or not known.isdisjoint(changed):
+                named = all(any(is_within(one, group) for group in groups) for one in changed)
+                if (decides == "refuse" and not named) or not known.isdisjoint(changed):
                     raise
                 known.update(changed)
                 again = rerun_after(history, mismatch, rerun)
-            if decides == "reuse":
+            if decides == "reuse" and not named:
                 reuse, again = [*reuse, *changed], [one for one in again if one in rerun]
             rerun = again
 

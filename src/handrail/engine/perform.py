@@ -26,7 +26,7 @@ from handrail.errors import ClaimLost, CommandFailed, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
-from handrail.model.described import text_of, traceback_of
+from handrail.model.described import facts_of_error
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError, Launch, fault_of
 from handrail.model.outcome import INTERRUPTIONS
@@ -448,8 +448,10 @@ class Performer:
         try:
             value = await call(check, args, {}, inline=False, current=current)
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
-            said = f"{type(error).__name__}: {text_of(error)}"
-            return StageResult(name, passed=False, output=traceback_of(error), error=said)
+            text, error_type, _, trace = facts_of_error(error)
+            kind = error_type.rpartition(".")[2]
+            said = text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
+            return StageResult(name, passed=False, output=trace, error=said)
         return stage_result(name, value)
 
 

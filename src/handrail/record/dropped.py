@@ -27,7 +27,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
+from handrail.model.paths import ancestors_of, attempt_base, is_within, join, parent_of
 from handrail.model.results import qualified
 from handrail.steps.verbs import LEAF_KINDS, LEAVE, MAKE, MERGE, REMOVE, WAIT_KINDS
 
@@ -266,13 +266,15 @@ def groups_of(history: Iterable[ev.Event]) -> set[str]:
 
 
 def failed_members(history: Sequence[ev.Event], groups: Collection[str] | None) -> list[str]:
-    """The failed members of these groups, of their last attempt; by default, of all groups that
-    collect failures.
+    """The failed members of these groups, and of groups in them that collect failures, of their
+    last attempt; by default, of all groups that collect failures.
     """
     index = HistoryIndex(history)
-    if groups is None:
-        kinds = (one for one in history if isinstance(one, ev.GroupStarted))
-        groups = {one.path for one in kinds if one.on_error == "continue"}
+    began = (one for one in history if isinstance(one, ev.GroupStarted))
+    collecting = {one.path for one in began if one.on_error == "continue"}
+    named = groups or ()
+    inside = (path for path in collecting if any(is_within(path, group) for group in named))
+    groups = collecting if groups is None else {*groups, *inside}
     ends = {path: index.ends.get(path) for path in groups}
     bases = {
         attempt_base(path, 1 if end is None else end.result.attempts) for path, end in ends.items()

@@ -20,7 +20,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
-from handrail.model.paths import ancestors_of, decode_key, is_within
+from handrail.model.paths import ancestors_of, decode_key, is_within, member_of
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
@@ -68,27 +68,36 @@ def rerun_after(
 ) -> list[str]:
     """What the next drive runs again: what is left of ``rerun``, and each changed step. A fork also
     runs all steps again that began after one of these; what followed something that is entered
-    again is what began after its end. A worktree runs again as a whole.
+    again is what began after its end. Members of a group that have items do not follow each other:
+    one whose item is the same keeps its result. A worktree runs again as a whole.
     """
     # After a late change, what the drive has passed has run again by now.
     found = [
         path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
     ]
-    trees = worktrees_of(history)
+    trees, groups = worktrees_of(history), groups_in(history, groups_of(history))
     for change in mismatch.changes:
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
         if not is_fork(history):
             found.append(path)
-        elif not path.endswith("/"):
-            found += began_since(history, path, mismatch.passed)
-        else:
+            continue
+        if path.endswith("/"):
             ends = (
                 one for one in history if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))
             )
             seqs = [one.seq for one in ends if one.path == change.path]
-            found += _begun_after(history, max(seqs, default=0), path, mismatch.passed)
+            since = _begun_after(history, max(seqs, default=0), path, mismatch.passed)
+        else:
+            since = began_since(history, path, mismatch.passed)
+        found += [one for one in since if not _are_beside(one, path, groups)]
     return list(dict.fromkeys(found))
+
+
+def _are_beside(a: str, b: str, groups: Iterable[str]) -> bool:
+    """True if two paths are in different members of one of the groups."""
+    members = ({member_of(a, group), member_of(b, group)} for group in groups)
+    return any(len(both) > 1 and "" not in both for both in members)
 
 
 def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
