@@ -222,6 +222,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"fork_id": "p"}, RunIdTaken, "'p'"),
     ({"fork_id": "p\n2"}, WrongUse, r"fork_id= takes printable text.* got 'p\\n2'"),
     ({"fork_id": " "}, WrongUse, "fork_id= takes printable text"),
+    ({"fork_id": "x" * 1_001}, WrongUse, "of at most 1,000 characters"),
 ]
 
 

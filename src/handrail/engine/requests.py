@@ -120,12 +120,15 @@ class TakesOptions:
         return replace(self._options, run_id=run_id, existing=existing)
 
 
+LONGEST_ID = 1_000
+
+
 def check_new_id(run_id: object, argument: str) -> None:
     """Raise if a new run cannot have this id, which was given as ``argument``; None is no id."""
     is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
-    if run_id is not None and not is_id:
-        given = short_repr(run_id)
-        raise WrongUse(f"{argument}= takes printable text, such as 'ship-7', got {given}")
+    if run_id is not None and not (is_id and len(str(run_id)) <= LONGEST_ID):
+        wanted = f"printable text of at most {LONGEST_ID:,} characters, such as 'ship-7'"
+        raise WrongUse(f"{argument}= takes {wanted}, got {short_repr(run_id)}")
 
 
 def _check_options(existing: str, run_id: object, labels: object) -> None:
