@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handrail import Executor, Steps, step, workflow
+from handrail import Executor, Stage, Steps, step, workflow
 
 RAN: list[int] = []
 
@@ -51,6 +51,43 @@ async def test_the_text_names_type_and_value(error: Exception, text: str) -> Non
     result = await Executor().run(flow)
     assert result.error == text
     assert str(result.step("s").error) in text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (KeyError("zip"), "KeyError: 'zip'"),
+        (ValueError("no"), "ValueError: no"),
+        (ExceptionGroup("g", [ValueError("no")]), "ValueError: no"),
+        (
+            ExceptionGroup("g", [ExceptionGroup("h", [ValueError("no")]), OSError("full")]),
+            "ValueError: no (and 1 more: g (2 sub-exceptions))",
+        ),
+    ],
+)
+async def test_a_check_that_raises_says_what_a_step_would(error: Exception, text: str) -> None:
+    """In the result of the stage: of a group the first member, and each type once."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("v").validate([Stage("check", lambda: broken(error))], retry=0)
+
+    said = (await Executor().run(flow)).error or ""
+    assert said.endswith(f"check: {text}")
+
+
+@pytest.mark.parametrize("error", [KeyError("zip"), ValueError("no")])
+async def test_a_fallback_that_fails_too_tells_both_failures(error: Exception) -> None:
+    """Its own first, and behind it the one that it was to make good."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        failing = step("s").call(broken, error)
+        yield from failing.on_error(lambda _c, _f: step("f").call(broken, OSError("full")))
+
+    said = str((await Executor().run(flow)).error)
+    text = str(error) if isinstance(error, ValueError) else repr("zip")
+    assert said.endswith(f"fallback 'f' failed too: full, after {type(error).__name__}: {text}")
 
 
 async def test_a_key_error_of_a_body_names_its_type_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,31 @@ def same_each(words: str) -> Step[Any]:
     return step("v").for_each([1, 2], lambda one: step("s").call(do, f"{one}{words}"))
 
 
+def one_of_two(words: str) -> Step[Any]:
+    """Two members, of which the first has another item."""
+    items = [("first", words), ("second", "same")]
+    return step("v").for_each(items, lambda one: step("s").call(do, one[1]), key=itemgetter(0))
+
+
+def task_of_two(words: str) -> Step[Any]:
+    """Two tasks, of which the first has another payload."""
+    tasks = [Task("first", words), Task("second", "same")]
+    return step("v").work(tasks, lambda task: step("s").call(found, task.payload))
+
+
+def nested(words: str) -> Step[Any]:
+    """Groups in the members of a group, one of which has another item."""
+    items = [("first", words), ("second", "same")]
+    return step("v").for_each(
+        items, lambda one: step("in").for_each([one[1]], member, key=str), key=itemgetter(0)
+    )
+
+
+def member(item: str) -> Step[str]:
+    """The member for an item."""
+    return step("s").call(do, item)
+
+
 def scoped(words: str) -> Step[Any]:
     """A helper that has more to do."""
 
@@ -146,7 +172,7 @@ def queue(words: str) -> Step[Any]:
 @pytest.mark.parametrize(
     ("make", "words", "done"),
     [
-        *((make, "ab", []) for make in (each, same_each, scoped, inner, queue)),
+        *((make, "ab", []) for make in (each, same_each, scoped, inner, queue, nested)),
         (each, "abc", ["after", "c"]),
         (each, "ax", ["after", "x"]),
         (each, "a", ["after"]),
@@ -155,6 +181,9 @@ def queue(words: str) -> Step[Any]:
         (scoped, "a", ["after"]),
         (inner, "abc", ["after", "c"]),
         (queue, "abc", ["after", "c"]),
+        (one_of_two, "x", ["after", "x"]),
+        (task_of_two, "x", ["after", "x"]),
+        (nested, "x", ["after", "x"]),
     ],
 )
 def test_what_differs_inside_of_a_step_that_ended_runs_again(
@@ -193,6 +222,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"fork_id": "p"}, RunIdTaken, "'p'"),
     ({"fork_id": "p\n2"}, WrongUse, r"fork_id= takes printable text.* got 'p\\n2'"),
     ({"fork_id": " "}, WrongUse, "fork_id= takes printable text"),
+    ({"fork_id": "x" * 1_001}, WrongUse, "of 1 to 120 characters"),
 ]
 
 

@@ -113,6 +113,62 @@ async def test_what_failed_in_a_group_runs_again_and_nothing_else(
     assert pages.did == ["b", "send"]
 
 
+@pytest.mark.parametrize(
+    ("name", "done"), [("out", ["0b", "1b"]), ("out/1/in", ["1b"]), ("out/*/in", ["0b", "1b"])]
+)
+async def test_a_named_group_stands_for_the_groups_in_it(name: str, done: list[str]) -> None:
+    """What failed in these runs again, and nothing else."""
+    did, broken = list[str](), {"b"}
+
+    def act(item: str) -> None:
+        did.append(item)
+        if item[1] in broken:
+            raise ValueError(item)
+
+    def inner(number: int) -> Step[Any]:
+        items = [f"{number}a", f"{number}b"]
+        return step("in").for_each(
+            items, lambda one: step("s").call(act, one), key=str, on_error="continue"
+        )
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("out").for_each([0, 1], inner, key=str)
+
+    executor = executor_of(TextJournal())
+    run_id = (await executor.run(flow)).run_id
+    did.clear()
+    broken.clear()
+    assert (await executor.resume(run_id, flow, rerun_failed=name)).success
+    assert sorted(did) == done
+
+
+@pytest.mark.parametrize("on_change", ["refuse", "reuse", "rerun"])
+async def test_what_changes_late_below_a_named_group_runs_again_with_it(on_change: Any) -> None:
+    """A task whose payload has changed brings another child: nobody is asked a second time."""
+    did, payload = list[str](), ["old"]
+
+    def find(name: str, text: str) -> Found[str]:
+        did.append(text)
+        children = [Task(f"{name}-child", f"{text} child")] if "-" not in name else []
+        return Found(text, children)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        tasks = [Task("kept", "same"), Task("other", payload[0])]
+        done = yield from step("work").work(
+            tasks, lambda task: step("s").call(find, task.id, task.payload), max_concurrency=1
+        )
+        return sorted(done.values)
+
+    journal = TextJournal()
+    run_id = (await executor_of(journal).run(flow)).run_id
+    did.clear()
+    payload[0] = "new"
+    result = await executor_of(journal, on_change).resume(run_id, flow, rerun=["work"])
+    assert (result.success, did) == (True, ["new", "new child"])
+
+
 async def test_a_pattern_names_each_path_that_it_matches_part_by_part() -> None:
     """A name that matches nothing is refused, as one that is not recorded."""
     pages = Pages()

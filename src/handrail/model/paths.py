@@ -163,6 +163,11 @@ def is_within(path: str, above: str) -> bool:
     return rest != path and (rest[0] == "/" or _ATTEMPT_OF_IT.match(rest) is not None)
 
 
+def member_of(path: str, group: str) -> str:
+    """The name of the member of a group, in any attempt, that a path is in; "" if it is in none."""
+    return f"{path.removeprefix(group)}/".split("/")[1] if is_within(path, group) else ""
+
+
 def on_disk(part: str) -> str:
     """A folder name for one part of a path: percent-encoded, cut at 80 bytes plus a hash."""
     encoded = _UNSAFE_ON_DISK.sub(_percent, part)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
+from handrail.model.paths import ancestors_of, attempt_base, is_within, join, parent_of
 from handrail.model.results import qualified
 from handrail.record.path_state import PathState
 from handrail.record.run_record import Recorded
@@ -305,15 +305,13 @@ def groups_of(recorded: Recorded) -> set[str]:
 
 
 def failed_members(recorded: Recorded, groups: Collection[str] | None) -> list[str]:
-    """The failed members of these groups, of their last attempt; by default, of all groups that
-    collect failures.
+    """The failed members of these groups, and of groups in them that collect failures, of their
+    last attempt; by default, of all groups that collect failures.
     """
-    if groups is None:
-        groups = [
-            path
-            for path, one in recorded.begun().items()
-            if one.group is not None and one.group.on_error == "continue"
-        ]
+    begun = recorded.begun().items()
+    collecting = [path for path, one in begun if one.group and one.group.on_error == "continue"]
+    inside = (path for path in collecting if any(is_within(path, one) for one in groups or ()))
+    groups = collecting if groups is None else {*groups, *inside}
     bases = set[str]()
     for path in groups:
         end = recorded.at(path).end

@@ -20,7 +20,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
-from handrail.model.paths import ancestors_of, decode_key, is_within
+from handrail.model.paths import ancestors_of, decode_key, is_within, member_of
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
@@ -71,7 +71,8 @@ def rerun_after(
 ) -> list[str]:
     """What the next drive runs again: what is left of ``rerun``, and each changed step. A fork also
     runs all steps again that began after one of these; what followed something that is entered
-    again is what began after its end. A worktree runs again as a whole.
+    again is what began after its end. Members of a group that have items do not follow each other:
+    one whose item is the same keeps its result. A worktree runs again as a whole.
     """
     # After a late change, what the drive has passed has run again by now.
     found = [
@@ -79,17 +80,26 @@ def rerun_after(
     ]
     recorded = Recorded(history)
     trees, known = worktrees_of(recorded), recorded.begun()
+    groups = groups_in(history, groups_of(recorded))
     for change in mismatch.changes:
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
         if not recorded.is_fork:
             found.append(path)
-        elif not path.endswith("/"):
-            found += began_since(history, path, mismatch.passed)
-        else:
+            continue
+        if path.endswith("/"):
             ended_seq = known[change.path].ended_seq if change.path in known else 0
-            found += _begun_after(history, ended_seq, path, mismatch.passed)
+            since = _begun_after(history, ended_seq, path, mismatch.passed)
+        else:
+            since = began_since(history, path, mismatch.passed)
+        found += [one for one in since if not _are_beside(one, path, groups)]
     return list(dict.fromkeys(found))
+
+
+def _are_beside(a: str, b: str, groups: Iterable[str]) -> bool:
+    """True if two paths are in different members of one of the groups."""
+    members = ({member_of(a, group), member_of(b, group)} for group in groups)
+    return any(len(both) > 1 and "" not in both for both in members)
 
 
 def accept_changes(
@@ -102,13 +112,15 @@ def accept_changes(
     on_change: str,
 ) -> tuple[Sequence[str], Sequence[str]]:
     """``reuse`` and ``rerun`` of the drive that goes on over changed steps, as ``on_change`` says;
-    a fork runs them again.
+    a fork runs them again, and so does a drive what is in a group that runs again by name.
 
     Raises:
         ReplayMismatch: nothing says what to do, or it was done before (``told``) for one of them.
     """
     changed = [one.path for one in mismatch.changes]
-    decides = "rerun" if is_fork(history) else on_change
+    groups = groups_in(history, told)
+    named = all(any(is_within(one, group) for group in groups) for one in changed)
+    decides = "rerun" if named or is_fork(history) else on_change
     if decides == "refuse" or not set(told).isdisjoint(changed):
         raise mismatch
     again = rerun_after(history, mismatch, rerun)

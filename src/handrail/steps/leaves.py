@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from handrail.errors import CommandFailed, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
-from handrail.model.described import text_of, traceback_of
+from handrail.model.described import facts_of_error
 from handrail.model.results import (
     AgentResult,
     CommandResult,
@@ -333,8 +333,10 @@ class StageCheck(Leaf):
         try:
             value = await at.call(check, *([at.workflow] if takes_one(check) else []))
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
-            why = f"{type(error).__name__}: {text_of(error)}"
-            return StageResult(name, passed=False, output=traceback_of(error), error=why)
+            text, error_type, _, trace = facts_of_error(error)
+            kind = error_type.rpartition(".")[2]
+            why = text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
+            return StageResult(name, passed=False, output=trace, error=why)
         return stage_result(name, value)
 
     def starts_process(self) -> bool:
