@@ -34,22 +34,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, assert_never, cast
 
 import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
-from handrail.core.changes import mismatch_of
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing, rehearse, to_carry_out
 from handrail.core.timers import InFlight, Job, Timers
-from handrail.core.value_texts import Types, declared_in, event_in_its_place
-from handrail.core.waits import accept_no_other_answer, process_waits_for
 from handrail.errors import (
     CancelledFromWithin,
     CoreStalled,
@@ -58,10 +54,26 @@ from handrail.errors import (
     OutputNotSerializable,
     StepTimeout,
 )
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
-from handrail.record.answers import accept_answer
+
+if TYPE_CHECKING:
+    from handrail.core import changes as changing
+    from handrail.core import rehearsal as rehearsing
+    from handrail.core import value_texts
+    from handrail.core import waits as live_waits
+    from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing
+    from handrail.core.value_texts import Types
+    from handrail.record import answers as answering
+else:
+    later(
+        globals(),
+        "core.changes:changing core.rehearsal:rehearsing core.value_texts core.waits:live_waits "
+        "record.answers:answering",
+    )
+
 
 Kind: TypeAlias = Literal["attempt", "claim", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
@@ -197,7 +209,7 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsing = rehearse(
+        self._rehearsing = rehearsing.rehearse(
             self.machine,
             first,
             self._stamp,
@@ -237,7 +249,7 @@ class Conductor:
             self._set_alarm()
             self._check()
         elif self.machine.run.changes:
-            raise mismatch_of(self.machine.run, late=True)
+            raise changing.mismatch_of(self.machine.run, late=True)
         return True
 
     def finished(self, path: str, end: End) -> None:
@@ -323,7 +335,7 @@ class Conductor:
         if self.result is not None or self._rehearsal is not None or self._asked is not None:
             return False
         run = self.machine.run
-        waits = (process_waits_for(run, token) for _, token in self.timers.waits())
+        waits = (live_waits.process_waits_for(run, token) for _, token in self.timers.waits())
         return self.nothing_is_at_work and not any(waits)
 
     @property
@@ -347,7 +359,7 @@ class Conductor:
             run = self.machine.run
             if run.changes and run.rehearses:
                 self._gone_through.clear()
-                raise mismatch_of(run)
+                raise changing.mismatch_of(run)
             self._gone_through.append(self._rehearsal)
             self._rehearsal = None
             self._rehearse_on()
@@ -368,7 +380,7 @@ class Conductor:
         except StopIteration as done:
             self._beyond = done.value
             return
-        if isinstance(part, Rehearsal):
+        if isinstance(part, rehearsing.Rehearsal):
             self._rehearsal = part
         else:
             self._asked = part
@@ -377,7 +389,9 @@ class Conductor:
     def _go_beyond(self, beyond: Sequence[cmd.Command]) -> None:
         self._gone_through.clear()
         self._beyond = None
-        carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
+        if self._rehearsing is None:
+            return  # nothing was recorded before
+        carried_out, stopped = rehearsing.to_carry_out(beyond, self.machine.run, self._cancel)
         self._todo.extend(carried_out)
         for one in stopped:
             self._jobs.append(partial(self.stopped, one.path, one.attempt))
@@ -412,8 +426,8 @@ class Conductor:
         try:
             self._keep(event)
         except OutputNotSerializable as error:
-            types = declared or declared_in(self.machine, event)
-            event, _ = event_in_its_place(event, self.machine, types, error, self._keep)
+            types = declared or value_texts.declared_in(self.machine, event)
+            event, _ = value_texts.event_in_its_place(event, self.machine, types, error, self._keep)
         return event
 
     def _show(self, progress: ev.Progress) -> None:
@@ -594,7 +608,7 @@ class Conductor:
         if error is None:
             try:
                 answer, by = value
-                self._happened(ev.GateAnswered(path, accept_answer(gate, answer), by))
+                self._happened(ev.GateAnswered(path, answering.accept_answer(gate, answer), by))
             except HandrailError as refused:
                 error = refused
         if error is not None:
@@ -611,7 +625,7 @@ class Conductor:
         if isinstance(event, ev.GateAnswered):
             if event.path not in run.gates or event.path in run.answered:
                 return
-            accept_no_other_answer(run, event)
+            live_waits.accept_no_other_answer(run, event)
         self.record(event)
 
     def _dismiss_closed(self) -> None:

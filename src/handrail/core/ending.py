@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.core import commands as cmd
-from handrail.core.failures import body_error_text, failure_of_body
 from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
@@ -18,10 +17,10 @@ from handrail.core.run_state import (
     StepNode,
     Stop,
 )
-from handrail.core.steering import unpause
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
+from handrail.later import later
 from handrail.model import events as ev
-from handrail.model.described import text_of
+from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import (
     A_PERSON,
     A_SENDER,
@@ -30,10 +29,23 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
-from handrail.record.outputs import Results, Tree, whole, with_recorded
 from handrail.record.results import workflow_result
-from handrail.steps.declared import returned_by
 from handrail.steps.verbs import Step
+
+if TYPE_CHECKING:
+    from handrail.core import failures as failing_text
+    from handrail.core import steering as live_steering
+    from handrail.model import described
+    from handrail.record import outputs
+    from handrail.record.outputs import Results, Tree
+    from handrail.steps import declared
+else:
+    later(
+        globals(),
+        "core.failures:failing_text core.steering:live_steering model.described record.outputs "
+        "steps.declared",
+    )
+
 
 _SOFT = frozenset({"timeout_s"})
 """The limits after which bodies may still clean up."""
@@ -121,7 +133,7 @@ def compensation_error(run: RunState, node: Node) -> WorkflowError | None:
 
 def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
     """Unwind the run as cancelled, unless its end is decided already; a pause ends."""
-    unpause(run)
+    live_steering.unpause(run)
     run.timers_frozen = False
     if run.ending is None and run.root.phase is not Phase.UNDOING:
         run.ending = Ending("cancelled", event.reason)
@@ -153,7 +165,7 @@ def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
     if isinstance(error, (RunCancelled, GeneratorExit)):
         return
     reason = (node.stop or "cancelled").rstrip(".")
-    node.stop = f"{reason}; while it unwound: {body_error_text(error)}"
+    node.stop = f"{reason}; while it unwound: {failing_text.body_error_text(error)}"
     if node is run.root and run.ending is not None:
         run.ending = replace(run.ending, error=node.stop)
 
@@ -175,7 +187,7 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
         definition = run.definition
         if error is None:
             where = f"workflow {definition.name!r}"
-            error = run.unrecordable(value, where, lambda: (returned_by(definition),))
+            error = run.unrecordable(value, where, lambda: _declared(definition))
         run.ending = _ending_of(error)
         run.value = value if error is None else None
     run.drop_timer(run.run_deadline)
@@ -183,6 +195,10 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
         _complete(run)
     else:
         undo(run, root, lambda: _all_undone(run))
+
+
+def _declared(definition: WorkflowDefinition) -> tuple[Any, ...]:
+    return (declared.returned_by(definition),)
 
 
 def _cancelled_before(run: RunState) -> Ending | None:
@@ -209,7 +225,7 @@ def _ending_of(error: BaseException | None) -> Ending:
         return Ending("succeeded")
     if isinstance(error, RunCancelled):
         return Ending("cancelled", str(error))
-    failure = failure_of_body(error)
+    failure = failing_text.failure_of_body(error)
     return Ending("failed", failure.error, failure.kind, failure.traceback, failure.cause or None)
 
 
@@ -294,7 +310,7 @@ def close_bodies(run: RunState) -> list[str]:
     for node in (*reversed(list(run.nodes.values())), run.root):
         error = close(node.generator) if node.generator is not None else None
         if error is not None:
-            notes.append(f"{node.path or run.definition.name}: {text_of(error)}")
+            notes.append(f"{node.path or run.definition.name}: {described.text_of(error)}")
     for search in run.searches.values():
         search.close()
     run.searches.clear()
@@ -311,8 +327,8 @@ def drive_ended(run: RunState, end: ev.WorkflowCompleted | ev.RunSuspended) -> N
     results: Results = run.results
     run_id = run.setting.run_id
     if isinstance(end, ev.WorkflowCompleted) and end.orphaned and end.status != "succeeded":
-        tree = whole(run.recorded, tree, results)
-        results = with_recorded(run.recorded, tree, results, run_id)
+        tree = outputs.whole(run.recorded, tree, results)
+        results = outputs.with_recorded(run.recorded, tree, results, run_id)
     duration_ms, name = max(0.0, (end.at - run.started_at) * 1000), run.definition.name
     result: WorkflowResult[Any] = workflow_result(
         name, run_id, end, tree, results, duration_ms=duration_ms, incidents=run.incidents

@@ -27,7 +27,7 @@ from handrail.model.outcome import INTERRUPTED, INTERRUPTIONS, RAISED, RETURNED,
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
-from handrail.record.path_state import PathState
+from handrail.record.path_tree import PathState
 from handrail.record.work import RecordedTasks
 from handrail.steps.bodies import (
     MAKE,

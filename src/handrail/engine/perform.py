@@ -39,7 +39,6 @@ from handrail.model.results import (
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
-from handrail.steps.judging import judged, own
 from handrail.steps.leaves import AgentCall, Launching, NotParsed, PythonCall
 from handrail.steps.verbs import Context, Leaf, TreeAction, is_agent, take
 
@@ -250,6 +249,8 @@ class Performer:
         current: Current,
     ) -> AgentResult[Any]:
         """The result, if the step's check accepts it; its judge works unseen, in the same step."""
+        from handrail.steps.judging import judged
+
         if not is_agent(check):
             said = await call(check, (result.output,), {}, inline=False, current=current)
             return judged(agent.name, result, command.launch, said, None)
@@ -260,6 +261,8 @@ class Performer:
             found = await silent.launch(check, given, NO_SETTINGS, first, current)
         except AgentError as error:
             why = f"its check gave no verdict: {error}"
+            from handrail.steps.judging import own
+
             used = add_usage(own(result, command.launch), error.usage)
             kind = error.kind if error.not_ready else None
             raise AgentError(agent.name, why, kind=kind, usage=used) from error

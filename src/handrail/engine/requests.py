@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
 
 from handrail.engine.parts import definition_of
 from handrail.errors import InputsDiffer, WrongUse, did_you_mean
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
@@ -17,14 +18,17 @@ from handrail.model.inputs import bind_inputs, input_of
 from handrail.model.paths import is_run_id
 from handrail.model.results import A_PERSON, StepResult
 from handrail.model.shapes import WorkflowLike
-from handrail.record.answers import given_output
-from handrail.record.reading import inputs_of, refuse_other_workflow
 from handrail.record.run_record import Recorded
 from handrail.steps.verbs import Step
-from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
+    from handrail.record import answers as answering
+    from handrail.record import reading
+    from handrail.typed import jsonsafe
+else:
+    later(globals(), "record.answers:answering record.reading typed.jsonsafe")
+
 
 Existing: TypeAlias = Literal["refuse", "go_on"]
 """What ``run`` does if the journal has a run of this id: raise, or continue that run."""
@@ -80,8 +84,8 @@ class RunRequest:
         Raises:
             WrongUse: it is a run of another workflow. InputsDiffer: it has other inputs.
         """
-        refuse_other_workflow(history, self.definition)
-        recorded = inputs_of(Recorded(history), self.definition, codec)
+        reading.refuse_other_workflow(history, self.definition)
+        recorded = reading.inputs_of(Recorded(history), self.definition, codec)
         refuse_other_inputs(history[0].run_id, self.definition, self.given, recorded, codec)
 
 
@@ -125,7 +129,7 @@ def check_new_id(run_id: object, argument: str) -> None:
     """Raise if a new run cannot have this id, which was given as ``argument``; None is no id."""
     if run_id is not None and not is_run_id(run_id):
         wanted = "printable text of 1 to 120 characters, no blank at its ends, such as 'ship-7'"
-        raise WrongUse(f"{argument}= takes {wanted}, got {short_repr(run_id)}")
+        raise WrongUse(f"{argument}= takes {wanted}, got {jsonsafe.short_repr(run_id)}")
 
 
 def _check_options(existing: str, run_id: object, labels: object) -> None:
@@ -133,7 +137,7 @@ def _check_options(existing: str, run_id: object, labels: object) -> None:
     check_new_id(run_id, "run_id")
     if labels is not None and not _maps_texts(labels):
         wanted = "a mapping of names to texts, such as {'team': 'a'}"
-        raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")
+        raise WrongUse(f"labels= takes {wanted}, got {jsonsafe.short_repr(labels)}")
     if existing not in get_args(Existing):
         raise WrongUse(f'existing= takes "refuse" or "go_on", got {existing!r}')
     if existing == "go_on" and run_id is None:
@@ -181,7 +185,7 @@ def result_given(path: str, step: Step[Any] | None, value: Any) -> StepResult[An
             f"no output of step {path!r} can be given: by what the fork keeps, today's code "
             f"does not come to it. Make the fork with the code that ran it, or of another step."
         )
-    output = given_output(path, step, value)
+    output = answering.given_output(path, step, value)
     return StepResult(step.name, path, step.verb.kind, "succeeded", output, given_by=A_PERSON)
 
 
@@ -205,4 +209,4 @@ def refuse_other_inputs(
         if kinds.get(name) is Parameter.VAR_POSITIONAL:
             then, now = tuple(then or ()), tuple(value)
         if name not in of or codec.identity(now) != codec.identity(then):
-            raise InputsDiffer(run_id, name, short_repr(then), short_repr(now))
+            raise InputsDiffer(run_id, name, jsonsafe.short_repr(then), jsonsafe.short_repr(now))

@@ -149,14 +149,12 @@ class Seat:
         return f"{id(self)}:{path}"
 
 
-def shared_admission(limits: Limits | None) -> SharedAdmission | None:
-    """The shared admission for these limits; None without limits.
+def shared_admission(limits: Limits) -> SharedAdmission:
+    """The shared admission for these limits.
 
     Raises:
         WrongUse: they bound something that only a single run has.
     """
-    if limits is None:
-        return None
     only = Limits(max_concurrency=limits.max_concurrency, tags=limits.tags, rates=limits.rates)
     if limits != only:
         raise WrongUse(

@@ -13,8 +13,6 @@ from uuid import UUID
 
 from handrail.errors import InvalidInput
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.described import warn_at
-from handrail.typed.schema import plain
 
 _SCALARS = (str, bytes, bool, int, float, type(None))
 _DATA = (*_SCALARS, date, time, timedelta, Decimal, Enum, PurePath, UUID)
@@ -57,6 +55,8 @@ def _warn(definition: WorkflowDefinition) -> None:
         f"taken unchecked. Import it outside of `if TYPE_CHECKING:`, at the top of the module."
     )
     code = function.__code__
+    from handrail.model.described import warn_at
+
     warn_at(text, code, code.co_firstlineno, function.__globals__)
 
 
@@ -69,6 +69,8 @@ def input_of(name: str, value: Any, annotation: Any) -> Any:
     try:
         converted = convert(value, annotation, name=name)
     except InvalidInput:
+        from handrail.typed.schema import plain
+
         if _is_data(value) or plain(annotation) in _SCALARS:
             raise
         return value

@@ -21,7 +21,7 @@ from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
 from handrail.record.dropped import run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
-from handrail.record.path_state import moved_gate
+from handrail.record.path_tree import moved_gate
 from handrail.record.reading import (
     closest_paths,
     dropped,

@@ -20,16 +20,23 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 
+from handrail.later import later
 from handrail.secrets.needles import utf8
 from handrail.secrets.spellings import SHORTEST
 from handrail.secrets.tokens import OF_TOKENS, before_token, may_contain_token, unfinished_start
 from handrail.secrets.values import SecretFinder, SecretValues, mask_text
-from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
+
+if TYPE_CHECKING:
+    from handrail.typed import jsonsafe
+    from handrail.typed.jsonsafe import Json
+else:
+    later(globals(), "typed.jsonsafe")
+
 
 # How much of a streamed text can be searched for secrets before the rest has arrived.
 #
@@ -178,14 +185,14 @@ class Mask:
             return self.text(value)
         if isinstance(value, (bytes, bytearray)):
             return self._masked_bytes(value)
-        if len(above) >= MAX_DEPTH or id(value) in above:
-            return CUT
+        if len(above) >= jsonsafe.MAX_DEPTH or id(value) in above:
+            return jsonsafe.CUT
         if id(value) in known:
             return known[id(value)][1]
         try:
             shown = self._composite(value, (*above, id(value)), known)
         except Exception:  # noqa: BLE001  # a user's class may refuse any operation
-            shown = self.plain(json_safe(value))
+            shown = self.plain(jsonsafe.json_safe(value))
         known[id(value)] = value, shown
         return shown
 
@@ -198,7 +205,7 @@ class Mask:
         kind: Any = value.__class__
         if issubclass(kind, Mapping):
             return self._mapping(value, above, known)
-        if record_items(value) is not None:
+        if jsonsafe.record_items(value) is not None:
             return self._record(value, above, known)
         if issubclass(kind, (list, tuple, deque, AbstractSet)):
             return self._collection(value, above, known)
@@ -299,7 +306,7 @@ def _opaque(value: Any) -> object:
         return dict(value)
     if issubclass(kind, (deque, AbstractSet)):
         return list(value)
-    items = record_items(value)
+    items = jsonsafe.record_items(value)
     return None if items is None else [item for _, item in items]
 
 
