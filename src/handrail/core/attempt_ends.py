@@ -16,6 +16,7 @@ from handrail.errors import (
     OutputChanged,
     StepTimeout,
 )
+from handrail.model.dataclass import assembler
 from handrail.model.described import facts_of_error, text_of
 from handrail.model.events import AttemptFailed, RollbackCompleted, StepCompleted
 from handrail.model.launch import AgentError, NotReady, PromptError
@@ -28,7 +29,6 @@ from handrail.model.results import (
     add_usage,
     qualified,
 )
-from handrail.record.assemble import assembler
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)

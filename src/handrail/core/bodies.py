@@ -13,17 +13,17 @@ from handrail.core.run_state import BodyStepNode, EndBody, RunState
 from handrail.errors import DuplicateStepName, RunCancelled
 from handrail.later import later
 from handrail.model import events as ev
+from handrail.model.dataclass import assembler
+from handrail.model.described import line_of, warn_at
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
-from handrail.record.assemble import assembler
 from handrail.steps.leaves import PythonCall
 from handrail.steps.verbs import PLAIN, Step, is_simple, take
 
 if TYPE_CHECKING:
     from handrail.core import attempts, replaying
-    from handrail.model import described
 else:
-    later(globals(), "core.attempts core.replaying model.described")
+    later(globals(), "core.attempts core.replaying ")
 
 
 _step_started = assembler(ev.StepStarted)
@@ -49,10 +49,10 @@ def _count_visits(run: RunState, node: Node, generator: Any) -> None:
         return
     run.places[node.path] = None
     text = (
-        f"{described.line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop "
+        f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop "
         f"without an end. Bound it with Limits(max_visits=...); then this warning does not come."
     )
-    described.warn_at(text, frame.f_code, frame.f_lineno, frame.f_globals)
+    warn_at(text, frame.f_code, frame.f_lineno, frame.f_globals)
 
 
 def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
@@ -106,7 +106,7 @@ def advance(
 def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> StepResult[Any] | None:
     """Open a yielded step; or return its recorded result, if the body can continue at once."""
     if type(step) is not Step:
-        run.mistake(not_a_step(step, described.line_of(generator)))
+        run.mistake(not_a_step(step, line_of(generator)))
         return None
     take(step)
     base = node.path if node.attempt < 2 else node.base
@@ -115,12 +115,12 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
     if seen is None:
         seen = node.seen = run.tree[node.path] = {}
     if path in seen:
-        run.mistake(DuplicateStepName(path, described.line_of(generator), _UNIQUE))
+        run.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
         return None
-    if run.secrets and run.names_a_secret(path, described.line_of(generator)):
+    if run.secrets and run.names_a_secret(path, line_of(generator)):
         return None
     if run.limits.max_visits is not None:
-        place = node.path, described.line_of(generator)
+        place = node.path, line_of(generator)
         run.visits[place] = run.visits.get(place, 0) + 1
     elif len(seen) >= MANY_VISITS - 1 and run.places.get(node.path, seen) is not None:
         _count_visits(run, node, generator)

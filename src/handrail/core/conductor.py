@@ -60,18 +60,12 @@ from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
 
 if TYPE_CHECKING:
-    from handrail.core import changes as changing
-    from handrail.core import rehearsal as rehearsing
-    from handrail.core import value_texts
-    from handrail.core import waits as live_waits
-    from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing
-    from handrail.core.value_texts import Types
-    from handrail.record import answers as answering
+    from handrail.core import changes, rehearsal, value_texts, waits
+    from handrail.record import answers
 else:
     later(
         globals(),
-        "core.changes:changing core.rehearsal:rehearsing core.value_texts core.waits:live_waits "
-        "record.answers:answering",
+        "core.changes core.rehearsal core.value_texts core.waits record.answers",
     )
 
 
@@ -176,14 +170,14 @@ class Conductor:
         self.line = self._make_line(_within(limits, window), last_at)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
-        self._rehearsing: Rehearsing | None = None
-        self._rehearsal: Rehearsal | None = None
+        self._rehearsing: rehearsal.Rehearsing | None = None
+        self._rehearsal: rehearsal.Rehearsal | None = None
         """The part of the record that ``_rehearsing`` leads to now."""
-        self._gone_through: list[Rehearsal] = []
+        self._gone_through: list[rehearsal.Rehearsal] = []
         """The parts gone through, which are written once all of the record is."""
         self._beyond: Sequence[cmd.Command] | None = None
         """What lies beyond the record, once that is gone through, until it is carried out."""
-        self._asked: RecordedQuestion | None = None
+        self._asked: rehearsal.RecordedQuestion | None = None
         """The question of ``_rehearsing`` that waits for its answer."""
         self._handled: set[str] = set()
         """Gates that the host is asked to have answered."""
@@ -209,7 +203,7 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsing = rehearsing.rehearse(
+        self._rehearsing = rehearsal.rehearse(
             self.machine,
             first,
             self._stamp,
@@ -249,7 +243,7 @@ class Conductor:
             self._set_alarm()
             self._check()
         elif self.machine.run.changes:
-            raise changing.mismatch_of(self.machine.run, late=True)
+            raise changes.mismatch_of(self.machine.run, late=True)
         return True
 
     def finished(self, path: str, end: End) -> None:
@@ -335,8 +329,8 @@ class Conductor:
         if self.result is not None or self._rehearsal is not None or self._asked is not None:
             return False
         run = self.machine.run
-        waits = (live_waits.process_waits_for(run, token) for _, token in self.timers.waits())
-        return self.nothing_is_at_work and not any(waits)
+        waiting = (waits.process_waits_for(run, token) for _, token in self.timers.waits())
+        return self.nothing_is_at_work and not any(waiting)
 
     @property
     def nothing_is_at_work(self) -> bool:
@@ -359,13 +353,13 @@ class Conductor:
             run = self.machine.run
             if run.changes and run.rehearses:
                 self._gone_through.clear()
-                raise changing.mismatch_of(run)
+                raise changes.mismatch_of(run)
             self._gone_through.append(self._rehearsal)
             self._rehearsal = None
             self._rehearse_on()
         return True
 
-    def _write_out(self, part: Rehearsal) -> None:
+    def _write_out(self, part: rehearsal.Rehearsal) -> None:
         for number, (event, sync) in enumerate(part.happened):
             if sync is not None:
                 self._write(cast("ev.Event", event), part.declared.get(number))
@@ -380,7 +374,7 @@ class Conductor:
         except StopIteration as done:
             self._beyond = done.value
             return
-        if isinstance(part, rehearsing.Rehearsal):
+        if isinstance(part, rehearsal.Rehearsal):
             self._rehearsal = part
         else:
             self._asked = part
@@ -391,7 +385,7 @@ class Conductor:
         self._beyond = None
         if self._rehearsing is None:
             return  # nothing was recorded before
-        carried_out, stopped = rehearsing.to_carry_out(beyond, self.machine.run, self._cancel)
+        carried_out, stopped = rehearsal.to_carry_out(beyond, self.machine.run, self._cancel)
         self._todo.extend(carried_out)
         for one in stopped:
             self._jobs.append(partial(self.stopped, one.path, one.attempt))
@@ -421,7 +415,9 @@ class Conductor:
         self._stamp(command.event)
         return self._write(command.event)
 
-    def _write(self, event: ev.Event, declared: Callable[[], Types] | None = None) -> ev.Event:
+    def _write(
+        self, event: ev.Event, declared: Callable[[], value_texts.Types] | None = None
+    ) -> ev.Event:
         """Record the event, with its value as text if need be, or a failure; returns that."""
         try:
             self._keep(event)
@@ -608,7 +604,7 @@ class Conductor:
         if error is None:
             try:
                 answer, by = value
-                self._happened(ev.GateAnswered(path, answering.accept_answer(gate, answer), by))
+                self._happened(ev.GateAnswered(path, answers.accept_answer(gate, answer), by))
             except HandrailError as refused:
                 error = refused
         if error is not None:
@@ -625,7 +621,7 @@ class Conductor:
         if isinstance(event, ev.GateAnswered):
             if event.path not in run.gates or event.path in run.answered:
                 return
-            live_waits.accept_no_other_answer(run, event)
+            waits.accept_no_other_answer(run, event)
         self.record(event)
 
     def _dismiss_closed(self) -> None:

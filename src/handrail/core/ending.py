@@ -21,6 +21,7 @@ from handrail.errors import HandrailError, LimitExceeded, RunCancelled, Workflow
 from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import text_of
 from handrail.model.results import (
     A_PERSON,
     A_SENDER,
@@ -33,17 +34,13 @@ from handrail.record.results import workflow_result
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
-    from handrail.core import failures as failing_text
-    from handrail.core import steering as live_steering
-    from handrail.model import described
+    from handrail.core import failures, steering
     from handrail.record import outputs
-    from handrail.record.outputs import Results, Tree
     from handrail.steps import declared
 else:
     later(
         globals(),
-        "core.failures:failing_text core.steering:live_steering model.described record.outputs "
-        "steps.declared",
+        "core.failures core.steering  record.outputs steps.declared",
     )
 
 
@@ -133,7 +130,7 @@ def compensation_error(run: RunState, node: Node) -> WorkflowError | None:
 
 def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
     """Unwind the run as cancelled, unless its end is decided already; a pause ends."""
-    live_steering.unpause(run)
+    steering.unpause(run)
     run.timers_frozen = False
     if run.ending is None and run.root.phase is not Phase.UNDOING:
         run.ending = Ending("cancelled", event.reason)
@@ -165,7 +162,7 @@ def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
     if isinstance(error, (RunCancelled, GeneratorExit)):
         return
     reason = (node.stop or "cancelled").rstrip(".")
-    node.stop = f"{reason}; while it unwound: {failing_text.body_error_text(error)}"
+    node.stop = f"{reason}; while it unwound: {failures.body_error_text(error)}"
     if node is run.root and run.ending is not None:
         run.ending = replace(run.ending, error=node.stop)
 
@@ -225,7 +222,7 @@ def _ending_of(error: BaseException | None) -> Ending:
         return Ending("succeeded")
     if isinstance(error, RunCancelled):
         return Ending("cancelled", str(error))
-    failure = failing_text.failure_of_body(error)
+    failure = failures.failure_of_body(error)
     return Ending("failed", failure.error, failure.kind, failure.traceback, failure.cause or None)
 
 
@@ -310,7 +307,7 @@ def close_bodies(run: RunState) -> list[str]:
     for node in (*reversed(list(run.nodes.values())), run.root):
         error = close(node.generator) if node.generator is not None else None
         if error is not None:
-            notes.append(f"{node.path or run.definition.name}: {described.text_of(error)}")
+            notes.append(f"{node.path or run.definition.name}: {text_of(error)}")
     for search in run.searches.values():
         search.close()
     run.searches.clear()
@@ -323,8 +320,8 @@ def close_bodies(run: RunState) -> list[str]:
 def drive_ended(run: RunState, end: ev.WorkflowCompleted | ev.RunSuspended) -> None:
     """Build the run's result, now that the end of its drive is in the journal."""
     run.finished = True
-    tree: Tree = run.tree
-    results: Results = run.results
+    tree: outputs.Tree = run.tree
+    results: outputs.Results = run.results
     run_id = run.setting.run_id
     if isinstance(end, ev.WorkflowCompleted) and end.orphaned and end.status != "succeeded":
         tree = outputs.whole(run.recorded, tree, results)

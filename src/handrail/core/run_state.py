@@ -23,6 +23,7 @@ from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import line_of
 from handrail.model.launch import Launch
 from handrail.model.policy import Limits
 from handrail.model.results import (
@@ -47,11 +48,9 @@ from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
-    from handrail.core import failures as failing_text
-    from handrail.core import visible
+    from handrail.core import failures, visible
     from handrail.core.failures import AttemptFailure
     from handrail.core.items import Items
-    from handrail.model import described
     from handrail.record import outputs
     from handrail.steps import fingerprint as fingerprints
     from handrail.steps import groups as group_verbs
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "core.failures:failing_text core.visible model.described record.outputs "
+        "core.failures core.visible  record.outputs "
         "steps.fingerprint:fingerprints steps.groups:group_verbs steps.waits:wait_verbs",
     )
 
@@ -639,7 +638,7 @@ class RunState:
         above: Node | None = node
         while above is not None:
             if above.generator is not None:
-                return described.line_of(above.generator)
+                return line_of(above.generator)
             above = above.parent
         return self.definition.name
 
@@ -818,7 +817,7 @@ class RunState:
             step.verb.kind,
             status,
             output,
-            *failing_text.facts_of(failure, error),
+            *failures.facts_of(failure, error),
             max(0.0, (self.now - node.started_at) * 1000),
             node.attempt,
             abandoned=abandoned,
@@ -855,7 +854,7 @@ class RunState:
             "member",
             status,
             output,
-            *failing_text.facts_of(failure, error),
+            *failures.facts_of(failure, error),
             max(0.0, (self.now - node.started_at) * 1000),
         )
         unreached = self.unreached_children(node)

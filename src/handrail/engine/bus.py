@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
+from handrail.model.described import text_of
 from handrail.model.events import Event, Progress
 from handrail.model.outcome import INTERRUPTIONS
 from handrail.secrets.masking import NAME_LEAST, PLAIN, Mask
@@ -140,8 +141,6 @@ class Bus:
     def _drop(self, sink: Sink, error: BaseException, event: Event | Progress) -> None:
         """Drop the sink and notify the others; drop those, too, that raise at the notice."""
         broken = [(sink, error)]
-        from handrail.model.described import text_of
-
         while broken:
             gone, why = broken.pop(0)
             self.sinks = [kept for kept in self.sinks if kept is not gone]

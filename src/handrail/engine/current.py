@@ -16,6 +16,7 @@ from handrail.errors import HandrailError
 from handrail.model.context import WorkflowContext
 from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
+from handrail.typed.jsonsafe import short_repr
 
 
 class OutsideStep(HandrailError, LookupError):
@@ -161,8 +162,6 @@ async def built_context(given: Any, context: WorkflowContext) -> Mapping[str, An
         if inspect.isawaitable(made):
             made = await made
     if not _is_context(made):
-        from handrail.typed.jsonsafe import short_repr
-
         raise ContextNotAMapping(context.path, short_repr(made, 200))
     return made
 

@@ -82,17 +82,14 @@ from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
 
 if TYPE_CHECKING:
-    from handrail.core import changes as changing
-    from handrail.core import value_texts
-    from handrail.core import waits as live_waits
-    from handrail.engine import message_watch, rehearsal_io
-    from handrail.engine import shared_limits as sharing
-    from handrail.record import answers as answering
+    from handrail.core import changes, value_texts, waits
+    from handrail.engine import message_watch, rehearsal_io, shared_limits
+    from handrail.record import answers
 else:
     later(
         globals(),
-        "core.changes:changing core.value_texts core.waits:live_waits engine.message_watch "
-        "engine.rehearsal_io engine.shared_limits:sharing record.answers:answering",
+        "core.changes core.value_texts core.waits engine.message_watch "
+        "engine.rehearsal_io engine.shared_limits record.answers",
     )
 
 
@@ -192,7 +189,7 @@ class Driver(Loop):
         admission = Admission(limits, last_at, processes=max(4, os.cpu_count() or 1))
         if self._parts.shared is None:
             return Line(self, admission, self._start)
-        return sharing.SharedLine(self, admission, self._parts.shared, self._start)
+        return shared_limits.SharedLine(self, admission, self._parts.shared, self._start)
 
     # -- from outside, in any thread ------------------------------------------------------------
 
@@ -233,8 +230,8 @@ class Driver(Loop):
             GateClosed: it was answered before. GateNotFound: it was never opened.
             InvalidAnswer: this is not an answer to it; the gate stays open.
         """
-        gate = live_waits.open_gate(self.machine.run, path)
-        value = answering.accept_answer(gate, answer)
+        gate = waits.open_gate(self.machine.run, path)
+        value = answers.accept_answer(gate, answer)
         self._inbox.answer(gate, value, by, self.now())
         self._look_for_messages()
         return value
@@ -276,7 +273,7 @@ class Driver(Loop):
         for event in self._inbox.new():
             self._wake.set()
             if isinstance(event, ev.GateAnswered):
-                live_waits.accept_no_other_answer(self.machine.run, event)
+                waits.accept_no_other_answer(self.machine.run, event)
             if isinstance(event, (ev.GateAnswered, ev.SignalReceived)) and self._is_late(event):
                 self._late.append(event)
                 self.timers.at(min(event.at, self.now()), self._record_late)
@@ -344,7 +341,7 @@ class Driver(Loop):
         if escaped is not None:
             raise escaped
         if self.machine.run.changes:
-            raise changing.mismatch_of(self.machine.run, late=True)
+            raise changes.mismatch_of(self.machine.run, late=True)
         assert self.result is not None
         return self.result
 
@@ -658,8 +655,8 @@ class Driver(Loop):
         if not jump_s:
             return
         run = self.machine.run
-        self.timers.shift(jump_s, partial(live_waits.counts_running_time, run))
-        live_waits.clock_was_set(run, jump_s)
+        self.timers.shift(jump_s, partial(waits.counts_running_time, run))
+        waits.clock_was_set(run, jump_s)
         self.line.clock_was_set(jump_s)
         self._claiming.clock_was_set(jump_s)
         if self._linger_until is not None:
@@ -730,7 +727,7 @@ class Driver(Loop):
         longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
-            live_waits.process_waits_for(self.machine.run, token)
+            waits.process_waits_for(self.machine.run, token)
             and (longest is None or due - now <= longest)
             for due, token in self.timers.waits()
         )

@@ -67,14 +67,13 @@ if TYPE_CHECKING:
     from handrail.engine.stream import Run
     from handrail.model.history import RunDiff
     from handrail.model.plan import Plan, PlannedStep
-    from handrail.record import answers as answering
+    from handrail.record import answers, reading
     from handrail.record import inbox as messages
-    from handrail.record import reading
 else:
     later(
         globals(),
         "engine.from_steps engine.rehearsal_io engine.step_names engine.stream:streaming "
-        "record.answers:answering record.inbox:messages record.reading",
+        "record.answers record.inbox:messages record.reading",
     )
 
 
@@ -800,7 +799,7 @@ class Engine(TakesOptions):
         with self._users.using():
             opened = await self._users.read(find_gate, run_id)
             by = self._sender(run_id, by, may=opened.agents_may_answer)
-            value = answering.accept_answer(opened, answer)
+            value = answers.accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             await self._when_free(partial(post_answer, journal, opened, event, self._secrets()))
         return value

@@ -20,16 +20,13 @@ from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal, Letter
 
 if TYPE_CHECKING:
-    from handrail.core import steering as live_steering
-    from handrail.core import waits as live_waits
-    from handrail.core import work_edits
-    from handrail.record import answers as answering
+    from handrail.core import steering, waits, work_edits
+    from handrail.record import answers
     from handrail.record import inbox as messages
 else:
     later(
         globals(),
-        "core.steering:live_steering core.waits:live_waits core.work_edits "
-        "record.answers:answering record.inbox:messages",
+        "core.steering core.waits core.work_edits record.answers record.inbox:messages",
     )
 
 
@@ -58,9 +55,9 @@ class Inbox:
         Raises:
             InvalidSignal: an open ``wait_for`` would fail with this payload.
         """
-        types = live_waits.awaited_types(self._machine.run, name)
+        types = waits.awaited_types(self._machine.run, name)
         if types:
-            answering.check_payload(name, payload, types, self._on_the_way(name))
+            answers.check_payload(name, payload, types, self._on_the_way(name))
         event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)
         self._journal.post(Letter(event))
 
@@ -75,7 +72,7 @@ class Inbox:
                 self._machine.run, event, self._edits_coming(), driven=True
             )
         elif event.path:
-            event = live_steering.check_steering(self._machine.run, event)
+            event = steering.check_steering(self._machine.run, event)
         self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
 
     def _edits_coming(self) -> list[ev.WorkEdited]:

@@ -29,6 +29,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import Secrets, SecretValues
+from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     from handrail.ports.clock import Clock
     from handrail.ports.sink import Sink
     from handrail.record import dropped, reading
-    from handrail.typed import jsonsafe
 else:
-    later(globals(), "record.dropped record.reading typed.jsonsafe")
+    later(globals(), "record.dropped record.reading ")
 
 
 GATE_POLICIES = ("approve", "default", "fail", "ask")
@@ -193,10 +193,10 @@ def definition_of(
         return definition
     if isinstance(workflow, str):
         raise WrongUse(
-            f"{jsonsafe.short_repr(workflow)} is a text, not a workflow: pass the function "
+            f"{short_repr(workflow)} is a text, not a workflow: pass the function "
             f"decorated with @workflow itself. A run id comes before it: resume(run_id, workflow)"
         )
-    name = getattr(workflow, "__name__", None) or jsonsafe.short_repr(workflow)
+    name = getattr(workflow, "__name__", None) or short_repr(workflow)
     raise WrongUse(
         f"{name} is not a workflow: decorate the generator function with @workflow, and pass the "
         f"function itself, without calling it"
@@ -320,7 +320,7 @@ def _check_part(name: str, value: object) -> None:
 
 
 def _wrong(name: str, wanted: str, got: object) -> WrongUse:
-    return WrongUse(f"{name}= of an Executor takes {wanted}, got {jsonsafe.short_repr(got)}")
+    return WrongUse(f"{name}= of an Executor takes {wanted}, got {short_repr(got)}")
 
 
 def start_after(

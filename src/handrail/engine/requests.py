@@ -20,14 +20,14 @@ from handrail.model.results import A_PERSON, StepResult
 from handrail.model.shapes import WorkflowLike
 from handrail.record.run_record import Recorded
 from handrail.steps.verbs import Step
+from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
     from handrail.record import answers as answering
     from handrail.record import reading
-    from handrail.typed import jsonsafe
 else:
-    later(globals(), "record.answers:answering record.reading typed.jsonsafe")
+    later(globals(), "record.answers:answering record.reading ")
 
 
 Existing: TypeAlias = Literal["refuse", "go_on"]
@@ -129,7 +129,7 @@ def check_new_id(run_id: object, argument: str) -> None:
     """Raise if a new run cannot have this id, which was given as ``argument``; None is no id."""
     if run_id is not None and not is_run_id(run_id):
         wanted = "printable text of 1 to 120 characters, no blank at its ends, such as 'ship-7'"
-        raise WrongUse(f"{argument}= takes {wanted}, got {jsonsafe.short_repr(run_id)}")
+        raise WrongUse(f"{argument}= takes {wanted}, got {short_repr(run_id)}")
 
 
 def _check_options(existing: str, run_id: object, labels: object) -> None:
@@ -137,7 +137,7 @@ def _check_options(existing: str, run_id: object, labels: object) -> None:
     check_new_id(run_id, "run_id")
     if labels is not None and not _maps_texts(labels):
         wanted = "a mapping of names to texts, such as {'team': 'a'}"
-        raise WrongUse(f"labels= takes {wanted}, got {jsonsafe.short_repr(labels)}")
+        raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")
     if existing not in get_args(Existing):
         raise WrongUse(f'existing= takes "refuse" or "go_on", got {existing!r}')
     if existing == "go_on" and run_id is None:
@@ -209,4 +209,4 @@ def refuse_other_inputs(
         if kinds.get(name) is Parameter.VAR_POSITIONAL:
             then, now = tuple(then or ()), tuple(value)
         if name not in of or codec.identity(now) != codec.identity(then):
-            raise InputsDiffer(run_id, name, jsonsafe.short_repr(then), jsonsafe.short_repr(now))
+            raise InputsDiffer(run_id, name, short_repr(then), short_repr(now))

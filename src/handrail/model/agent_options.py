@@ -13,6 +13,7 @@ import attrs
 from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.policy import Ladder, checked, count_of, number, positive_seconds, word_of
 from handrail.model.results import Usage
+from handrail.typed.jsonsafe import short_repr
 
 Permission: TypeAlias = Literal["read_only", "workspace", "full"]
 """What an agent may do without asking: read; change its working folder; anything."""
@@ -46,8 +47,6 @@ def _texts(given: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | 
 def _list_of(value: object, what: str) -> None:
     given = cast("tuple[object, ...]", value)
     if not isinstance(value, tuple) or not all(isinstance(one, str) for one in given):
-        from handrail.typed.jsonsafe import short_repr
-
         raise DefinitionError(f"{what} must be a list of texts, got {short_repr(given)}")
 
 

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from handrail.errors import did_you_mean
 from handrail.model.dataclass import dataclass
 from handrail.model.policy import Limits
+from handrail.typed.jsonsafe import short_repr
 
 REQUIRED: Any = inspect.Parameter.empty
 _NAMED = frozenset({_ParameterKind.POSITIONAL_OR_KEYWORD, _ParameterKind.KEYWORD_ONLY})
@@ -115,8 +116,6 @@ def _type_words(annotation: Any) -> Any:
 
 
 def _value_words(default: Any) -> Any:
-    from handrail.typed.jsonsafe import short_repr
-
     return REQUIRED if default is REQUIRED else Words(short_repr(default))
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from handrail.errors import InvalidInput
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import warn_at
 
 _SCALARS = (str, bytes, bool, int, float, type(None))
 _DATA = (*_SCALARS, date, time, timedelta, Decimal, Enum, PurePath, UUID)
@@ -55,8 +56,6 @@ def _warn(definition: WorkflowDefinition) -> None:
         f"taken unchecked. Import it outside of `if TYPE_CHECKING:`, at the top of the module."
     )
     code = function.__code__
-    from handrail.model.described import warn_at
-
     warn_at(text, code, code.co_firstlineno, function.__globals__)
 
 

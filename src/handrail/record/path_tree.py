@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from handrail.model import events as ev
+from handrail.model.dataclass import copier
 from handrail.model.paths import is_budget_gate, parent_of
 from handrail.model.results import OpenGate, StepResult, Usage
-from handrail.record.assemble import copier
 
 
 class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle

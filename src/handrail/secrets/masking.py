@@ -4,7 +4,7 @@ Theory of operation. To learn whether a value contains a secret, the mask packs 
 searches the bytes. So values without secrets, which are nearly all, are neither copied nor walked.
 Only a value in which something was found is rebuilt around it, with the same types.
 
-Objects that are not records (see ``jsonsafe.record_items``) are left unchanged. Their text may
+Objects that are not records (see ``record_items``) are left unchanged. Their text may
 contain a secret: a sink that writes it must mask the text; see ``ports.sink``.
 """
 
@@ -30,12 +30,12 @@ from handrail.secrets.needles import utf8
 from handrail.secrets.spellings import SHORTEST
 from handrail.secrets.tokens import OF_TOKENS, before_token, may_contain_token, unfinished_start
 from handrail.secrets.values import SecretFinder, SecretValues, mask_text
+from handrail.typed.jsonsafe import CUT, MAX_DEPTH, json_safe, record_items
 
 if TYPE_CHECKING:
-    from handrail.typed import jsonsafe
     from handrail.typed.jsonsafe import Json
 else:
-    later(globals(), "typed.jsonsafe")
+    later(globals(), "")
 
 
 # How much of a streamed text can be searched for secrets before the rest has arrived.
@@ -185,14 +185,14 @@ class Mask:
             return self.text(value)
         if isinstance(value, (bytes, bytearray)):
             return self._masked_bytes(value)
-        if len(above) >= jsonsafe.MAX_DEPTH or id(value) in above:
-            return jsonsafe.CUT
+        if len(above) >= MAX_DEPTH or id(value) in above:
+            return CUT
         if id(value) in known:
             return known[id(value)][1]
         try:
             shown = self._composite(value, (*above, id(value)), known)
         except Exception:  # noqa: BLE001  # a user's class may refuse any operation
-            shown = self.plain(jsonsafe.json_safe(value))
+            shown = self.plain(json_safe(value))
         known[id(value)] = value, shown
         return shown
 
@@ -205,7 +205,7 @@ class Mask:
         kind: Any = value.__class__
         if issubclass(kind, Mapping):
             return self._mapping(value, above, known)
-        if jsonsafe.record_items(value) is not None:
+        if record_items(value) is not None:
             return self._record(value, above, known)
         if issubclass(kind, (list, tuple, deque, AbstractSet)):
             return self._collection(value, above, known)
@@ -306,7 +306,7 @@ def _opaque(value: Any) -> object:
         return dict(value)
     if issubclass(kind, (deque, AbstractSet)):
         return list(value)
-    items = jsonsafe.record_items(value)
+    items = record_items(value)
     return None if items is None else [item for _, item in items]
 
 

@@ -34,14 +34,14 @@ from handrail.steps.verbs import (
 from handrail.typed.reference import importable, reference
 
 if TYPE_CHECKING:
-    from handrail.steps import declared, judging, stage_calls
+    from handrail.steps import declared, judging
     from handrail.steps import identity as identities
     from handrail.steps.identity import Identity
     from handrail.typed import convert
 else:
     later(
         globals(),
-        "steps.declared steps.identity:identities steps.judging steps.stage_calls typed.convert",
+        "steps.declared steps.identity:identities steps.judging typed.convert",
     )
 
 
@@ -318,7 +318,7 @@ class StageCheck(Leaf):
         else:
             done = await at.run(check if isinstance(check, str) else tuple(check))
             printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
-            error = None if done.exit_code == 0 else stage_calls.exit_text(done.exit_code, printed)
+            error = None if done.exit_code == 0 else judging.exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)
         if not result.passed:
             raise StageFailed(result, used)
@@ -327,11 +327,11 @@ class StageCheck(Leaf):
     async def _called(self, check: Callable[..., Any], at: Performing) -> StageResult:
         name = self.stage.name
         try:
-            value = await at.call(check, *([at.workflow] if stage_calls.takes_one(check) else []))
+            value = await at.call(check, *([at.workflow] if judging.takes_one(check) else []))
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
             why = f"{type(error).__name__}: {text_of(error)}"
             return StageResult(name, passed=False, output=traceback_of(error), error=why)
-        return stage_calls.stage_result(name, value)
+        return judging.stage_result(name, value)
 
     def starts_process(self) -> bool:
         return not callable(self.stage.check)
@@ -340,7 +340,7 @@ class StageCheck(Leaf):
         return int(is_agent(self.stage.check))
 
     def sees_results(self) -> bool:
-        return callable(self.stage.check) and stage_calls.takes_one(self.stage.check)
+        return callable(self.stage.check) and judging.takes_one(self.stage.check)
 
     def portable(self) -> bool:
         return not callable(self.stage.check) or importable(self.stage.check)

@@ -47,15 +47,12 @@ from handrail.steps.verbs import MISSING, Context, Predicate, Stage, Step, Steps
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend
-    from handrail.steps import arguments
-    from handrail.steps import bodies as body_verbs
-    from handrail.steps import groups as group_verbs
-    from handrail.steps import waits as wait_verbs
+    from handrail.steps import arguments, bodies, groups, waits
     from handrail.steps.arguments import Continuing, Launching, Merge, Program, Raising
 else:
     later(
         globals(),
-        "steps.arguments steps.bodies:body_verbs steps.groups:group_verbs steps.waits:wait_verbs",
+        "steps.arguments steps.bodies steps.groups steps.waits",
     )
 
 
@@ -327,7 +324,7 @@ class StepName:
         if isinstance(stages, (str, Stage)):
             stages = [stages]
         made = None if stages is None else arguments.stages_of(self.name, stages)
-        return Step(self.name, body_verbs.Validation(made, retry, on_failure))
+        return Step(self.name, bodies.Validation(made, retry, on_failure))
 
     def subworkflow(
         self, workflow: WorkflowLike[..., R], inputs: Mapping[str, Any] | None = None
@@ -335,7 +332,7 @@ class StepName:
         """Run another workflow as part of this run, with its inputs by parameter name."""
         return Step(
             self.name,
-            body_verbs.ChildWorkflow(
+            bodies.ChildWorkflow(
                 arguments.workflow_of(self.name, workflow), (), dict(inputs or {})
             ),
         )
@@ -346,7 +343,7 @@ class StepName:
         """``subworkflow`` with its arguments checked by type."""
         return Step(
             self.name,
-            body_verbs.ChildWorkflow(arguments.workflow_of(self.name, workflow), args, kwargs),
+            bodies.ChildWorkflow(arguments.workflow_of(self.name, workflow), args, kwargs),
         )
 
     @overload
@@ -385,7 +382,7 @@ class StepName:
                     f"step {self.name!r}: an arm of .branch() is (predicate, step), got {arm!r}"
                 )
             _a_step(self.name, ".branch()", arm[1])
-        return Step(self.name, body_verbs.Branching(arms))
+        return Step(self.name, bodies.Branching(arms))
 
     def holding(
         self,
@@ -405,7 +402,7 @@ class StepName:
         """
         return Step(
             self.name,
-            body_verbs.HeldBody(
+            bodies.HeldBody(
                 arguments.wanted_of(self.name, what, wait), arguments.body_of(self.name, body), args
             ),
         )
@@ -432,7 +429,7 @@ class StepName:
         how = arguments.merge_of(self.name, merge)
         return Step(
             self.name,
-            body_verbs.TreeBody(arguments.body_of(self.name, body), args, base, first, how),
+            bodies.TreeBody(arguments.body_of(self.name, body), args, base, first, how),
         )
 
     # -- groups ---------------------------------------------------------------------------------
@@ -574,9 +571,7 @@ class StepName:
         for member in steps:
             _a_step(self.name, ".parallel()", member)
         arguments.check_group(self.name, on_error, max_concurrency, min_success)
-        return Step(
-            self.name, group_verbs.ParallelGroup(steps, on_error, max_concurrency, min_success)
-        )
+        return Step(self.name, groups.ParallelGroup(steps, on_error, max_concurrency, min_success))
 
     @overload
     def for_each(
@@ -643,7 +638,7 @@ class StepName:
         arguments.check_group(self.name, on_error, max_concurrency, min_success)
         return Step(
             self.name,
-            group_verbs.ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
+            groups.ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
         )
 
     def work(
@@ -677,7 +672,7 @@ class StepName:
             at_most=at_most,
         )
         return Step(
-            self.name, group_verbs.WorkGroup(found, body, on_error, max_concurrency, at_most, stop)
+            self.name, groups.WorkGroup(found, body, on_error, max_concurrency, at_most, stop)
         )
 
     @overload
@@ -703,7 +698,7 @@ class StepName:
             raise DefinitionError(f"step {self.name!r}: .race() needs at least one step")
         for member in steps:
             _a_step(self.name, ".race()", member)
-        return Step(self.name, group_verbs.RaceGroup(steps))
+        return Step(self.name, groups.RaceGroup(steps))
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -776,7 +771,7 @@ class StepName:
         offered = () if choices is None else arguments.choices_of(self.name, choices, default)
         return Step(
             self.name,
-            wait_verbs.Question(
+            waits.Question(
                 question,
                 offered,
                 str if type is None else type,
@@ -802,7 +797,7 @@ class StepName:
         Agents and commands that steps started cannot send it, unless ``agents_may_answer``.
         """
         return Step(
-            self.name, wait_verbs.SignalWait(check_name(signal, "signal"), type, agents_may_answer)
+            self.name, waits.SignalWait(check_name(signal, "signal"), type, agents_may_answer)
         )
 
     def sleep(self, duration: float | timedelta | datetime) -> Step[None]:
@@ -818,8 +813,8 @@ class StepName:
                     f"step {self.name!r}: .sleep() must end before the year 9999, got "
                     f"{duration!r}. To wait without end, use .wait_for()."
                 )
-            return Step(self.name, wait_verbs.Pause(None, duration))
-        return Step(self.name, wait_verbs.Pause(seconds_of(duration, "sleep")))
+            return Step(self.name, waits.Pause(None, duration))
+        return Step(self.name, waits.Pause(seconds_of(duration, "sleep")))
 
     # -- a verb of one's own --------------------------------------------------------------------
 
