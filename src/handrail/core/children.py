@@ -24,8 +24,8 @@ from handrail.core.run_state import (
 from handrail.core.user_code import call_user
 from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
+from handrail.model.definition import bind_inputs
 from handrail.model.described import defined_at
-from handrail.model.inputs import bind_inputs
 from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult, Usage

@@ -48,7 +48,7 @@ from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
-    from handrail.core import failures, visible
+    from handrail.core import failures
     from handrail.core.failures import AttemptFailure
     from handrail.core.items import Items
     from handrail.record import outputs
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "core.failures core.visible  record.outputs "
+        "core.failures  record.outputs "
         "steps.fingerprint:fingerprints steps.groups:group_verbs steps.waits:wait_verbs",
     )
 
@@ -663,7 +663,7 @@ class RunState:
 
     def view_of(self, path: str, inputs: Mapping[str, Any], validation: Any = None) -> cmd.View:
         """``view`` of a step that need not be live."""
-        results = visible.VisibleResults(self.results, self.concurrent, path)
+        results = cmd.VisibleResults(self.results, self.concurrent, path)
         return cmd.View(path, inputs, results, validation)
 
     def fingerprint(self, step: Step[Any]) -> str:

@@ -79,7 +79,7 @@ from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
 from handrail.steps.verbs import PLAIN
-from handrail.system.running_loop import running_loop
+from handrail.system.threads import running_loop
 
 if TYPE_CHECKING:
     from handrail.core import changes, value_texts, waits

@@ -18,7 +18,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.inbox import post_answer
+from handrail.engine.inbox import post_answer, sender
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
@@ -31,9 +31,8 @@ from handrail.engine.parts import (
     new_run_id,
     start_after,
 )
-from handrail.engine.perform import Performer
+from handrail.engine.perform import Performer, Replacements
 from handrail.engine.preflight import warn_of_agents
-from handrail.engine.replacements import Replacements
 from handrail.engine.requests import (
     Options,
     RunRequest,
@@ -62,7 +61,7 @@ from handrail.secrets.values import SecretValues, secret_values
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
-    from handrail.engine import from_steps, rehearsal_io, step_names
+    from handrail.engine import rehearsal_io, step_names
     from handrail.engine import stream as streaming
     from handrail.engine.stream import Run
     from handrail.model.history import RunDiff
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "engine.from_steps engine.rehearsal_io engine.step_names engine.stream:streaming "
+        "engine.rehearsal_io engine.step_names engine.stream:streaming "
         "record.answers record.inbox:messages record.reading",
     )
 
@@ -861,8 +860,8 @@ class Engine(TakesOptions):
             return None
 
     def _sender(self, run_id: str, by: str | None = None, *, may: bool = False) -> str | None:
-        """Who sends a message to a run; refuses what a step must not do. See ``from_steps``."""
-        return from_steps.sender(run_id, self._mark("").removeprefix("@"), by, may=may)
+        """Who sends a message to a run; refuses what a step must not do. See ``inbox``."""
+        return sender(run_id, self._mark("").removeprefix("@"), by, may=may)
 
     async def _post(self, run_id: str, event: Message) -> None:
         letter = Letter(ev.stamp(event, run_id, 0, self._parts.clock.now()))

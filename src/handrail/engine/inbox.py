@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from handrail.core.machine import Machine
 from handrail.engine.tasks import Flight
-from handrail.errors import GateClosed
+from handrail.errors import CannotSteer, GateClosed
 from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.paths import is_within
@@ -143,3 +143,21 @@ def post_answer(
     first = journal.post(Letter(mine, messages.gate_key(gate)), secrets=secrets).event
     if first is not mine and isinstance(first, ev.GateAnswered):
         raise GateClosed(gate.path, first.answer, first.by, first.at)
+
+
+def sender(run_id: str, journal: str, by: str | None, *, may: bool = False) -> str | None:
+    """Who sends a message to a run, for its record: ``by``, or the step that this process is in.
+
+    ``may``: a step may send it to the run that it is part of, and to others of its journal.
+
+    Raises:
+        CannotSteer: it is in a step of the run, or of another run in its journal, and may not.
+    """
+    from handrail.system.marker import enclosing_step
+
+    step = enclosing_step(run_id, journal)
+    if step is not None and not may:
+        why = f"{step} cannot steer it: what a step starts steers no run of the step's journal"
+        raise CannotSteer(run_id, why, "A person can, from a process that no step started.")
+    step = step or enclosing_step()
+    return by if step is None else str(step)

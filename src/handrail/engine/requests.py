@@ -13,8 +13,7 @@ from handrail.errors import InputsDiffer, WrongUse, did_you_mean
 from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
-from handrail.model.definition import WorkflowDefinition
-from handrail.model.inputs import bind_inputs, input_of
+from handrail.model.definition import WorkflowDefinition, bind_inputs, input_of
 from handrail.model.paths import is_run_id
 from handrail.model.results import A_PERSON, StepResult
 from handrail.model.shapes import WorkflowLike

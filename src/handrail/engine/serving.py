@@ -42,7 +42,7 @@ from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import RunInfo, read_after
-from handrail.system.running_loop import AsyncioLoop, running_loop
+from handrail.system.threads import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
     from handrail.codec import unresolved

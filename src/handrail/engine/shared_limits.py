@@ -13,7 +13,7 @@ from handrail.core.attempt_ends import failure_event
 from handrail.core.line import Line
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.policy import Limits
-from handrail.system.running_loop import running_loop
+from handrail.system.threads import running_loop
 
 if TYPE_CHECKING:
     from handrail.engine.loop import Loop
