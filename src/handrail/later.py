@@ -1,4 +1,4 @@
-"""Modules that are loaded when they are first used."""
+"""Modules that are loaded when they are first used, for what few runs need."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class _Later:
 def later(names: dict[str, Any], modules: str) -> None:
     """Add modules of this package to a module's ``names``, each to be loaded when first used.
 
-    For what few runs need: most of what a small run costs is what it loads. Type checkers, and the
-    check of the layers, read an import of the same modules under ``TYPE_CHECKING``. ``modules`` are
-    separated by spaces, with another name behind a colon if need be: ``steps.waits:wait_verbs``.
+    Most of what a small run costs is what it loads. Type checkers, and the check of the layers,
+    read an import of the same modules under ``TYPE_CHECKING``. ``modules`` are separated by spaces,
+    with another name behind a colon if need be: ``steps.waits:wait_verbs``.
     """
     for module in modules.split():
         path, _, name = module.partition(":")

@@ -23,7 +23,7 @@ from handrail.steps.verbs import PLAIN, Step, is_simple, take
 if TYPE_CHECKING:
     from handrail.core import attempts, replaying
 else:
-    later(globals(), "core.attempts core.replaying ")
+    later(globals(), "core.attempts core.replaying")
 
 
 _step_started = assembler(ev.StepStarted)

@@ -352,8 +352,8 @@ Report: TypeAlias = (
 
 
 class VisibleResults(Mapping[str, StepResult[Any]]):
-    """The results by full path that the step at ``viewer`` may see, live: those of its own generator
-    and of the enclosing ones.
+    """The results by full path that the step at ``viewer`` may see, live: those of its own
+    generator and of the enclosing ones.
 
     The rule depends on paths alone, so it does not depend on which step finished first. Let ``a``
     be the longest common part of the viewer's path and a result's path. If ``a`` is a group whose

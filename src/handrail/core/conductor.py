@@ -63,10 +63,7 @@ if TYPE_CHECKING:
     from handrail.core import changes, rehearsal, value_texts, waits
     from handrail.record import answers
 else:
-    later(
-        globals(),
-        "core.changes core.rehearsal core.value_texts core.waits record.answers",
-    )
+    later(globals(), "core.changes core.rehearsal core.value_texts core.waits record.answers")
 
 
 Kind: TypeAlias = Literal["attempt", "claim", "evaluation", "gate", "rollback"]

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from handrail.core import commands as cmd
+from handrail.core.failures import body_error_text, failure_of_body
 from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
@@ -20,7 +21,6 @@ from handrail.core.run_state import (
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.later import later
 from handrail.model import events as ev
-from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import text_of
 from handrail.model.results import (
     A_PERSON,
@@ -34,14 +34,11 @@ from handrail.record.results import workflow_result
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
-    from handrail.core import failures, steering
+    from handrail.core import steering
     from handrail.record import outputs
     from handrail.steps import declared
 else:
-    later(
-        globals(),
-        "core.failures core.steering  record.outputs steps.declared",
-    )
+    later(globals(), "core.steering record.outputs steps.declared")
 
 
 _SOFT = frozenset({"timeout_s"})
@@ -162,7 +159,7 @@ def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
     if isinstance(error, (RunCancelled, GeneratorExit)):
         return
     reason = (node.stop or "cancelled").rstrip(".")
-    node.stop = f"{reason}; while it unwound: {failures.body_error_text(error)}"
+    node.stop = f"{reason}; while it unwound: {body_error_text(error)}"
     if node is run.root and run.ending is not None:
         run.ending = replace(run.ending, error=node.stop)
 
@@ -184,7 +181,7 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
         definition = run.definition
         if error is None:
             where = f"workflow {definition.name!r}"
-            error = run.unrecordable(value, where, lambda: _declared(definition))
+            error = run.unrecordable(value, where, lambda: (declared.returned_by(definition),))
         run.ending = _ending_of(error)
         run.value = value if error is None else None
     run.drop_timer(run.run_deadline)
@@ -192,10 +189,6 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
         _complete(run)
     else:
         undo(run, root, lambda: _all_undone(run))
-
-
-def _declared(definition: WorkflowDefinition) -> tuple[Any, ...]:
-    return (declared.returned_by(definition),)
 
 
 def _cancelled_before(run: RunState) -> Ending | None:
@@ -222,7 +215,7 @@ def _ending_of(error: BaseException | None) -> Ending:
         return Ending("succeeded")
     if isinstance(error, RunCancelled):
         return Ending("cancelled", str(error))
-    failure = failures.failure_of_body(error)
+    failure = failure_of_body(error)
     return Ending("failed", failure.error, failure.kind, failure.traceback, failure.cause or None)
 
 

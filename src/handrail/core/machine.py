@@ -59,6 +59,7 @@ from handrail.core.ending import (
     rollback_completed,
     root_ended,
 )
+from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.run_state import (
@@ -81,7 +82,6 @@ from handrail.core.run_state import (
     StopMember,
     StopMembers,
     TellParent,
-    declared_for,
 )
 from handrail.core.user_code import call_user, interrupt
 from handrail.later import later
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
         budget,
         children,
         failing,
-        failures,
         groups,
         launches,
         replaying,
@@ -119,9 +118,9 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "core.attempts core.budget core.children core.failing core.failures core.groups "
-        "core.launches core.replaying core.retry core.steering core.stopping core.validation "
-        "core.waits core.work core.work_edits core.worktrees model.work:model_work record.outputs "
+        "core.attempts core.budget core.children core.failing core.groups core.launches "
+        "core.replaying core.retry core.steering core.stopping core.validation core.waits "
+        "core.work core.work_edits core.worktrees model.work:model_work record.outputs "
         "steps.bodies:body_verbs steps.groups:group_verbs steps.waits:wait_verbs",
     )
 
@@ -376,7 +375,7 @@ def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> No
     if result.success:
         _member_gave(run, node, result.status, result.output, outputs.CHILD)
     else:
-        failure = failures.failure_from(result, f"step {result.name!r} failed: {result.error}")
+        failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
         groups.member_failed(run, node, failure)
 
 
@@ -422,11 +421,13 @@ def _member_body_ended(
     run: RunState, node: MemberNode, value: Any, error: BaseException | None
 ) -> None:
     if error is None:
-        error = run.unrecordable(value, f"member {node.path!r}", lambda: declared_for(node))
+        error = run.unrecordable(
+            value, f"member {node.path!r}", lambda: children.declared_for(node)
+        )
     if error is None:
         _member_gave(run, node, "succeeded", value)
     else:
-        groups.member_failed(run, node, failures.failure_of_body(error))
+        groups.member_failed(run, node, failure_of_body(error))
 
 
 # -- what was asked --------------------------------------------------------------------------------

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from enum import IntEnum, auto
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from handrail.core.commands import View
+from handrail.core.failures import AttemptFailure
 from handrail.model.paths import attempt_base
 from handrail.steps.verbs import Rollback
-
-if TYPE_CHECKING:
-    from handrail.core.failures import AttemptFailure
-
 
 RollbackEntry: TypeAlias = tuple[str, Rollback, View]
 

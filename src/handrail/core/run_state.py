@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 
 from handrail.core import commands as cmd
+from handrail.core.failures import AttemptFailure, facts_of
 from handrail.core.ledger import BudgetState
 from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
@@ -48,19 +49,14 @@ from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
-    from handrail.core import failures
-    from handrail.core.failures import AttemptFailure
     from handrail.core.items import Items
     from handrail.record import outputs
     from handrail.steps import fingerprint as fingerprints
-    from handrail.steps import groups as group_verbs
     from handrail.steps import waits as wait_verbs
-    from handrail.steps.waits import SignalWait
 else:
     later(
         globals(),
-        "core.failures  record.outputs "
-        "steps.fingerprint:fingerprints steps.groups:group_verbs steps.waits:wait_verbs",
+        "record.outputs steps.fingerprint:fingerprints steps.waits:wait_verbs",
     )
 
 
@@ -668,11 +664,8 @@ class RunState:
 
     def fingerprint(self, step: Step[Any]) -> str:
         """The step's fingerprint; empty if nothing needs to be durable."""
-        return (
-            ""
-            if self.codec is None
-            else fingerprints.fingerprint(step, self.codec, self.setting.secrets)
-        )
+        codec, secrets = self.codec, self.setting.secrets
+        return "" if codec is None else fingerprints.fingerprint(step, codec, secrets)
 
     def matches(self, recorded: str, step: Step[Any]) -> bool:
         """True if the step has this recorded fingerprint, or nothing needs to be durable."""
@@ -724,7 +717,7 @@ class RunState:
             type(verb) is wait_verbs.SignalWait and verb.agents_may_answer,
         )
 
-    def _accepted_by(self, verb: SignalWait) -> Any:
+    def _accepted_by(self, verb: wait_verbs.SignalWait) -> Any:
         """The payload type for senders of the signal; None if the type tells them nothing."""
         if verb.type is Any or self.unrecordable(verb.type, "the type of a signal") is not None:
             return None
@@ -817,7 +810,7 @@ class RunState:
             step.verb.kind,
             status,
             output,
-            *failures.facts_of(failure, error),
+            *facts_of(failure, error),
             max(0.0, (self.now - node.started_at) * 1000),
             node.attempt,
             abandoned=abandoned,
@@ -854,7 +847,7 @@ class RunState:
             "member",
             status,
             output,
-            *failures.facts_of(failure, error),
+            *facts_of(failure, error),
             max(0.0, (self.now - node.started_at) * 1000),
         )
         unreached = self.unreached_children(node)
@@ -895,22 +888,3 @@ class RunState:
             self.after_rehearsal.append(stop)
         else:
             self.agenda.append(stop)
-
-
-def declared_for(node: Node) -> tuple[Any, ...]:
-    """The types by which later drives read a node's end, or the value of its child workflow.
-
-    Each must fit: the output of a member's step is read with the member's type once the group has
-    ended.
-    """
-    declared: list[Any] = []
-    member: Node | None = node
-    if isinstance(node, StepNode):
-        declared.append(outputs.declared_output(node.step))
-        member = node.parent
-    by_member = member is node or (member is not None and member.generator is None)
-    if by_member and isinstance(member, MemberNode) and isinstance(member.parent, StepNode):
-        verb = member.parent.step.verb
-        if isinstance(verb, group_verbs.Bodied):
-            declared.append(verb.member_type())
-    return tuple(declared)

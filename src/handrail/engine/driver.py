@@ -88,8 +88,8 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "core.changes core.value_texts core.waits engine.message_watch "
-        "engine.rehearsal_io engine.shared_limits record.answers",
+        "core.changes core.value_texts core.waits engine.message_watch engine.rehearsal_io "
+        "engine.shared_limits record.answers",
     )
 
 

@@ -71,8 +71,8 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "engine.rehearsal_io engine.step_names engine.stream:streaming "
-        "record.answers record.inbox:messages record.reading",
+        "engine.rehearsal_io engine.step_names engine.stream:streaming record.answers "
+        "record.inbox:messages record.reading",
     )
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from handrail.ports.sink import Sink
     from handrail.record import dropped, reading
 else:
-    later(globals(), "record.dropped record.reading ")
+    later(globals(), "record.dropped record.reading")
 
 
 GATE_POLICIES = ("approve", "default", "fail", "ask")

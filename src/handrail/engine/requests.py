@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from handrail.record import answers as answering
     from handrail.record import reading
 else:
-    later(globals(), "record.answers:answering record.reading ")
+    later(globals(), "record.answers:answering record.reading")
 
 
 Existing: TypeAlias = Literal["refuse", "go_on"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 import anyio
 import anyio.lowlevel
 
+from handrail.codec.unresolved import Unresolvable
 from handrail.engine.bus import warn
 from handrail.engine.parts import Leased, Parts
 from handrail.engine.requests import Existing, RunRequest
@@ -45,7 +46,6 @@ from handrail.ports.journal import RunInfo, read_after
 from handrail.system.threads import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
-    from handrail.codec import unresolved
     from handrail.engine import message_watch, rehearsal_io
     from handrail.engine import sweeps as sweeping
     from handrail.record import inbox as letters
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "codec.unresolved engine.message_watch engine.rehearsal_io engine.sweeps:sweeping "
-        "record.inbox:letters record.reading",
+        "engine.message_watch engine.rehearsal_io engine.sweeps:sweeping record.inbox:letters "
+        "record.reading",
     )
 
 
@@ -401,11 +401,7 @@ class ServingEngine(SteeredEngine):
         async with super()._leased(run_id) as leased:
             try:
                 yield leased
-            except (
-                ReplayMismatch,
-                unresolved.Unresolvable,
-                DefinitionError,
-            ) as error:  # those of its code
+            except (ReplayMismatch, Unresolvable, DefinitionError) as error:  # those of its code
                 await self._note_stuck(run_id, error)
                 raise
 

@@ -35,7 +35,6 @@ from handrail.record.results import incident_of
 
 if TYPE_CHECKING:
     from handrail.record import spending, status
-    from handrail.record.spending import Account
     from handrail.steps import table
 else:
     later(globals(), "record.spending record.status steps.table")
@@ -69,7 +68,7 @@ class Recorded(PathTree):
         self.followed: dict[int, float] = {}
         """When another launch, or an end, followed a failed launch, by its place in the list."""
         self._last_failed: dict[str, int] = {}
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, spending.Account] = {}
         """What each agent step's launches used, whether its record still counts or not."""
         self.spending: list[ev.Event] = []
         """The events of budgets. They count whether the record of their step still does or not."""

@@ -4,7 +4,7 @@ Theory of operation. To learn whether a value contains a secret, the mask packs 
 searches the bytes. So values without secrets, which are nearly all, are neither copied nor walked.
 Only a value in which something was found is rebuilt around it, with the same types.
 
-Objects that are not records (see ``record_items``) are left unchanged. Their text may
+Objects that are not records (see ``jsonsafe.record_items``) are left unchanged. Their text may
 contain a secret: a sink that writes it must mask the text; see ``ports.sink``.
 """
 
@@ -20,22 +20,15 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 
-from handrail.later import later
 from handrail.secrets.spellings import SHORTEST, utf8
 from handrail.secrets.tokens import OF_TOKENS, before_token, may_contain_token, unfinished_start
 from handrail.secrets.values import SecretFinder, SecretValues, mask_text
-from handrail.typed.jsonsafe import CUT, MAX_DEPTH, json_safe, record_items
-
-if TYPE_CHECKING:
-    from handrail.typed.jsonsafe import Json
-else:
-    later(globals(), "")
-
+from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
 # How much of a streamed text can be searched for secrets before the rest has arrived.
 #

@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from handrail.steps.identity import Identity
     from handrail.typed import convert
 else:
-    later(
-        globals(),
-        "steps.declared steps.identity:identities steps.judging typed.convert",
-    )
+    later(globals(), "steps.declared steps.identity:identities steps.judging typed.convert")
 
 
 _STAGE_OUTPUT = 20_000

@@ -50,10 +50,7 @@ if TYPE_CHECKING:
     from handrail.steps import arguments, bodies, groups, waits
     from handrail.steps.arguments import Continuing, Launching, Merge, Program, Raising
 else:
-    later(
-        globals(),
-        "steps.arguments steps.bodies steps.groups steps.waits",
-    )
+    later(globals(), "steps.arguments steps.bodies steps.groups steps.waits")
 
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""Threads that are kept for the next call; what an event loop awaits of one, and calls on a loop."""
+"""Threads that are kept for the next call, and the event loop that awaits what they do."""
 
 from __future__ import annotations
 
