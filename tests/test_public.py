@@ -224,7 +224,7 @@ from handrail import Executor, step, workflow
 @workflow
 def flow():
     return (yield step("one").call(int))
-assert Executor().run_sync(flow).output == 0
+assert Executor().run_sync(flow).success
 print(*(name for name in sys.modules if name.partition(".")[0] == "handrail"))
 """
 
