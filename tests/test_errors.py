@@ -75,6 +75,7 @@ from handrail import (
     RunLocked,
     RunNotFound,
     RunTerminated,
+    SandboxUnavailable,
     ScopeViolated,
     ServerNotStarted,
     SourceUnavailable,
@@ -119,6 +120,11 @@ WAITING: WorkflowResult[Any] = WorkflowResult(
 CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (HandrailError("something"), r"something", {}),
     (RunCancelled("not wanted"), r"not wanted", {"reason": "not wanted"}),
+    (
+        SandboxUnavailable("bwrap is not installed", "Install bubblewrap."),
+        r"no sandbox here: bwrap is not installed\. Install bubblewrap\.",
+        {"why": "bwrap is not installed", "advice": "Install bubblewrap."},
+    ),
     (RunCancelled(), r"cancelled", {"reason": "cancelled"}),
     (DefinitionError("no"), r"no", {}),
     (WrongUse("no"), r"no", {}),

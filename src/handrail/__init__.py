@@ -133,6 +133,8 @@ if TYPE_CHECKING:
     from handrail.model.results import WaitsFor as WaitsFor
     from handrail.model.results import WorkflowFailed as WorkflowFailed
     from handrail.model.results import WorkflowResult as WorkflowResult
+    from handrail.model.sandbox import Sandbox as Sandbox
+    from handrail.model.sandbox import SandboxUnavailable as SandboxUnavailable
     from handrail.model.shapes import AgentLike as AgentLike
     from handrail.model.shapes import AgentRequest as AgentRequest
     from handrail.model.shapes import OwnTree as OwnTree
@@ -236,6 +238,7 @@ _NAMES = {
         RollbackError Skipped StageFailed StageResult StepFailed StepResult Usage ValidationFailed
         ValidationResult ValidationRoundResult WaitsFor WorkflowFailed WorkflowResult
     """,
+    "handrail.model.sandbox": "Sandbox SandboxUnavailable",
     "handrail.model.shapes": "AgentLike AgentRequest OwnTree WorkflowLike",
     "handrail.model.work": "Found Tally Task TaskDone TaskFailed TaskRefused Work plateau",
     "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",

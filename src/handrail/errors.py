@@ -183,7 +183,7 @@ class StepChange:
     path: str
     was: str
     now: str
-    enters: bool = field(default=False, compare=False, repr=False, metadata={"newer": True})
+    enters: bool = field(default=False, compare=False, repr=False)
 
     @property
     def rerun_path(self) -> str:
@@ -881,8 +881,8 @@ class GroupFailed(HandrailError):
 
 
 _BESIDE_WHAT_THEY_CARRY = frozenset({
-    "AgentError", "AnswerRejected", "NotReady", "PromptError", "StageFailed", "StepFailed",
-    "ValidationFailed", "WorkflowFailed",
+    "AgentError", "AnswerRejected", "NotReady", "PromptError", "SandboxUnavailable",
+    "StageFailed", "StepFailed", "ValidationFailed", "WorkflowFailed",
 })  # fmt: skip
 
 

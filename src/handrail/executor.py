@@ -31,6 +31,7 @@ from handrail.model.agent_options import (
 )
 from handrail.model.launch import Launch
 from handrail.model.policy import Backoff, Ladder, Limits
+from handrail.model.sandbox import Boundary, sandbox_in
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
@@ -74,6 +75,8 @@ class Executor(ServingEngine):
       ``"rerun"`` runs them again.
     - ``portable`` requires that another machine could perform every step: code by its name, values
       as data (else ``NotPortable``).
+    - ``sandbox`` is put around agents, commands and stages that have none of their own (default:
+      ``sandbox`` in ``[tool.handrail]``): a ``Sandbox``, or True for one that follows from each.
     - ``claims`` keeps runs, people and programs out of one another's way (default: the claims of
       this machine, in each repository).
     """
@@ -108,11 +111,15 @@ class Executor(ServingEngine):
         around: Sequence[Around] = (),
         on_change: OnChange = "refuse",
         claims: Claims | None = None,
+        sandbox: Boundary = None,
     ) -> None:
         check_arguments(locals())  # before any other name is set
         given = dict(stages or {})
         _check_agents(backend, model, agent_options)
         secrets = secrets if secrets is not None else Secrets()
+        boundary = cache(
+            lambda: sandbox_in(project.project_table()) if sandbox is None else sandbox
+        )
         super().__init__(
             Parts(
                 journal=journal if journal is not None else MemoryJournal(),
@@ -137,7 +144,7 @@ class Executor(ServingEngine):
                 portable=portable,
                 agent_defaults=cache(
                     lambda: attrs.evolve(
-                        agent_defaults(backend, model, agent_options),
+                        agent_defaults(backend, model, agent_options, boundary()),
                         replace_backend=None if cassette is None else cassette.wrapper(secrets),
                         ladder=ladder or ladder_of({}),
                         context_mode=context_mode,
@@ -145,6 +152,7 @@ class Executor(ServingEngine):
                 ),
                 check_agent=_check_agent,
                 folder_of_agent=_folder_of_agent,
+                sandbox=boundary,
                 claims=claims,
             )
         )
@@ -181,7 +189,10 @@ def _folder_of_agent(
 
 
 def agent_defaults(
-    backend: AgentBackend | str | None, model: str | None, options: AgentOptions
+    backend: AgentBackend | str | None,
+    model: str | None,
+    options: AgentOptions,
+    sandbox: Boundary = None,
 ) -> AgentSettings:
     """The run's settings for agents: the arguments, else the environment's, else the project's.
 
@@ -203,7 +214,7 @@ def agent_defaults(
 
         check_backend(backend, whose)
         check_options(backend, options, whose)
-    return AgentSettings(backend, options)
+    return AgentSettings(backend, options.over(AgentOptions(sandbox=sandbox)))
 
 
 _LADDER = "HANDRAIL_LADDER_"

@@ -28,6 +28,10 @@ def _tables(value: object) -> bool:
     return isinstance(value, list) and all(map(_table, cast("list[object]", value)))
 
 
+def _sandbox(value: object) -> bool:
+    return isinstance(value, (bool, dict))
+
+
 def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -46,6 +50,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "rates": (_table, "a table of counts by tag, of starts a minute"),
     "labels": (_table, "a table of texts by name"),
     "ladder": (_table, "a table of the fields of Ladder"),
+    "sandbox": (_sandbox, "true, false, or a table of the fields of Sandbox"),
     "instructions": (_text, "text"),
     "sinks": (_texts, "a list of 'module:factory'"),
     "services": (_text, "'module:factory'"),

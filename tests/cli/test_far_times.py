@@ -25,7 +25,8 @@ from handrail import (
 )
 from handrail.model.results import WaitsFor
 from handrail.sinks.console_text import local_text, until
-from handrail.steps.verbs import Pause, Step
+from handrail.steps.verbs import Step
+from handrail.steps.waits import Pause
 from tests.cli.conftest import Cli
 
 FAR = {

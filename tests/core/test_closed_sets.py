@@ -23,7 +23,6 @@ from handrail.model import events as ev
 from handrail.model.agent_options import AgentSettings
 from handrail.model.shapes import OwnTree
 from handrail.record.live_view import LiveRun
-from handrail.record.rows import LAYOUTS
 from handrail.record.run_record import Recorded
 from handrail.sinks.event_words import FORMS
 from handrail.static import chain
@@ -37,7 +36,8 @@ from handrail.steps.verbs import Modifiers, Step, Verb, Wanted
 FOR_THE_RECORD = """
     AgentGuided AgentSessionStarted BudgetRaised BudgetReserved BudgetSettled BudgetWarning
     ClaimGranted ClaimLost ClaimWaiting GateOpened GroupCompleted GroupStarted LimitReached
-    MemberStarted RollbackStarted StepInterrupted StepMoved StepStarted SubworkflowEnded
+    MemberStarted RollbackStarted SandboxDenied StepInterrupted StepMoved StepStarted
+    SubworkflowEnded
     SubworkflowStarted TasksQueued TimerSet ValidationRound WorkStopped
 """
 """Events from which nothing follows: the machine asked for them."""
@@ -59,7 +59,6 @@ EVENTS = members(ev.Event)
 REPORTS = members(cmd.Report)
 TABLES: dict[str, tuple[Any, set[type], str]] = {
     "what follows: REACTIONS": (set(REACTIONS), EVENTS | REPORTS, FOR_THE_RECORD),
-    "the rows of a journal: LAYOUTS": (set(LAYOUTS), EVENTS, ""),
     "the texts for people: FORMS": (set(FORMS), EVENTS, ""),
     "the record of a run: Recorded": (set(Recorded._TAKES), EVENTS, NOT_ASKED_FOR),
     "the live view: LiveRun": (
@@ -211,7 +210,7 @@ VALUES: dict[type, dict[str, tuple[Any, Any]]] = {
 }
 """Two values of each argument that a fingerprint counts."""
 MAY_CHANGE = {
-    leaves.ShellCommand: "env stdin check",
+    leaves.ShellCommand: "env stdin check sandbox inherit_env",
     leaves.Generation: "settings",
     leaves.TreeWork: "owner tree",
     bodies.Validation: "retry on_failure",

@@ -80,7 +80,6 @@ BY_THE_TYPE_CHECKER = {
     ),
 }
 BY_TESTS = {
-    "test_a_table_has_a_row_for_each_event[the rows of a journal: LAYOUTS]",
     "test_a_table_has_a_row_for_each_event[the texts for people: FORMS]",
     "test_a_table_has_a_row_for_each_event[the live view: LiveRun]",
     "test_a_table_has_a_row_for_each_event[the record of a run: Recorded]",

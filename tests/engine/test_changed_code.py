@@ -10,7 +10,9 @@ import pytest
 from anyio.abc import TaskGroup
 
 from handrail import (
+    Executor,
     Limits,
+    MemoryJournal,
     ReplayMismatch,
     Run,
     Step,
@@ -176,6 +178,29 @@ async def test_the_result_of_a_child_has_what_it_came_to_whenever_it_is_read() -
     gone = {f"child/inner/{name}" for name in ("y", "deep", "deep/z")}
     assert gone <= set(result.orphaned)
     assert not gone & {one.path for one in result.step_results}
+
+
+@workflow
+def one_step() -> Steps[str]:
+    """A child."""
+    return (yield from step("a").call(str))
+
+
+@workflow
+def hands_on_results() -> Steps[str]:
+    """Steps that take a child's result, and the results of a group's members."""
+    child = yield from step("child").run_workflow(one_step)
+    group = yield from step("all").parallel(step("a").call(str), step("b").call(str))
+    yield from step("use").call(repr, (child, group))
+    return (yield from step("go").ask("Go?"))
+
+
+async def test_a_result_that_was_read_from_the_record_is_no_other_argument() -> None:
+    """When a result was recorded, and that it was read, is no part of what a step was given."""
+    executor = Executor(journal=MemoryJournal())
+    await executor.options(run_id=RUN).run(hands_on_results)
+    await executor.answer(RUN, "go", "yes")
+    assert (await executor.resume(RUN, hands_on_results)).value == "yes"
 
 
 def child_of(*versions: str) -> Callable[[Edited, int], Steps[Any]]:

@@ -13,6 +13,7 @@ from handrail import (
     Executor,
     Limits,
     ReplayMismatch,
+    Stage,
     Step,
     StepFailed,
     Steps,
@@ -153,6 +154,11 @@ def undoable(name: str) -> Callable[[Driven], Step[Any]]:
 def a_group(run: Driven) -> Step[Any]:
     """A group of one."""
     return step("g").parallel(run.does("x"))
+
+
+def a_group_undone(run: Driven) -> Step[Any]:
+    """A group of one that can be undone."""
+    return step("p").parallel(run.undoable("w"))
 
 
 def a_group_in_turn(run: Driven) -> Step[Any]:
@@ -542,6 +548,51 @@ def waits_for_good_to_tidy(run: Driven) -> Steps[Any]:
         yield from run.does("more")
 
 
+def works(run: Driven) -> Callable[[object], Steps[Any]]:
+    """The body of a member, or of a child."""
+
+    def body(_: object = None) -> Steps[Any]:
+        yield from run.undoable("w")
+
+    return body
+
+
+def mends(run: Driven) -> Step[Any]:
+    """A check that fails until it is mended."""
+    stage = Stage("k", lambda _: run.done.count("w") > run.done.count("undo w"))
+    return step("c").validate([stage], retry=1, on_failure=run.undoable("w"))
+
+
+INSIDE: dict[str, Callable[[Driven], Step[Any]]] = {
+    "a member that is a body": lambda run: step("c").for_each([1], works(run)),
+    "a member": lambda run: step("c").for_each([1], lambda _: run.undoable("w")),
+    "a parallel": lambda run: step("c").parallel(run.undoable("w")),
+    "a race": lambda run: step("c").race(run.undoable("w")),
+    "a branch": lambda run: step("c").branch((lambda _: True, run.undoable("w"))),
+    "a sub-workflow": lambda run: step("c").run_workflow(just(run.undoable("w"))),
+    "a fallback": lambda run: step("c").call(int, "x").on_error(lambda *_: run.undoable("w")),
+    "a fix": mends,
+}
+
+
+def three(**options: Any) -> Callable[[Driven], Step[Any]]:
+    """Three members that can be undone, one after the other."""
+    names = ["w1", "w2", "w3"]
+    return lambda run: step("g").for_each(
+        names, run.undoable, key=str, max_concurrency=1, **options
+    )
+
+
+def costly(run: Driven) -> Step[Any]:
+    """Members one after the other; only the second step of each can be undone."""
+
+    def member(number: int) -> Steps[Any]:
+        yield from run.does(f"costly{number}")
+        yield from run.undoable(f"w{number}")
+
+    return step("g").for_each([1, 2], member, key=str, max_concurrency=1)
+
+
 class Drive(NamedTuple):
     """One drive of a run: how it ends and what it performs, and what is broken or asked for."""
 
@@ -555,6 +606,10 @@ class Drive(NamedTuple):
     mended: bool = False
     undoes: tuple[str, ...] = ()
     """What a plan of it tells beforehand."""
+    anew: str = ""
+    """The name of a step that is not recorded any more, as a plan of it tells."""
+    settled: bool = False
+    """As a plan of it tells, every step is recorded."""
     error: str = ""
     """A part of what is said in the end."""
 
@@ -735,6 +790,42 @@ DRIVES: dict[str, tuple[Callable[[Driven], Steps[Any]], *tuple[Drive, ...]]] = {
         Drive("cancelled", ""),
         Drive("succeeded", "end"),
     ),
+    "what was undone when a run was cancelled is done again": (
+        one_after_the_other(a_group_undone, lambda _: step("nap").sleep(60)),
+        Drive("killed", "w", dies_after=(ev.TimerSet, "nap")),
+        Drive("cancelled", "undo w", cancel=True),
+        Drive("succeeded", "w"),
+    ),
+    **{
+        f"what was undone inside of {name} is done again, however often": (
+            one_after_the_other(make, does("last")),
+            Drive("failed", "w, last, undo w", broken="last"),
+            Drive("failed", "w, last, undo w", broken="last"),
+            Drive("succeeded", "w, last", anew="w"),
+        )
+        for name, make in INSIDE.items()
+    },
+    **{
+        f"what was undone of a group that failed is done again: {on_error}": (
+            one_after_the_other(three(on_error=on_error, **options)),
+            Drive("failed", performed, broken="w2"),
+            Drive("succeeded", "w1, w2, w3"),
+        )
+        for on_error, performed, options in (
+            ("fail_fast", "w1, w2, undo w1", {}),
+            ("all_or_nothing", "w1, w2, w3, undo w3, undo w1", {}),
+            ("continue", "w1, w2, w3, undo w3, undo w1", {"min_success": 3}),
+        )
+    },
+    "a crash while rolling back makes nothing else run again": (
+        one_after_the_other(costly, does("last")),
+        Drive(
+            "killed", "costly1, w1, costly2, w2, last, undo w2", "last",
+            (ev.RollbackCompleted, "g/2/w2"),
+        ),
+        Drive("failed", "undo w1", "last", undoes=("g/1/w1",), settled=True),
+        Drive("succeeded", "w1, w2, last"),
+    ),
     "a clean-up that was stopped stays stopped where its process died": (
         waits_for_good_to_tidy,
         Drive("killed", "", limits=SHORT, dies_after=(ev.StepCompleted, "tidy")),
@@ -750,8 +841,14 @@ async def test_of_each_step_the_last_end_on_record_counts(case: str) -> None:
     run = Driven(body)
     for drive in drives:
         run.mended = drive.mended
-        if drive.undoes:
-            assert (await run.executor().plan(RUN, run.flow)).undoes == drive.undoes
+        if drive.undoes or drive.anew:
+            plan = await run.executor().plan(RUN, run.flow)
+            states = {one.path: one.state for one in plan.steps}
+            assert (plan.undoes, plan.unwinds) == (drive.undoes, None)
+            assert len(states) == len(plan.steps)
+            kept = {path for path, state in states.items() if state == "recorded"}
+            assert drive.anew not in {path.rpartition("/")[2] for path in kept}
+            assert not drive.settled or kept == states.keys()
         ended = await run.drive(
             *drive.broken.split(),
             dies_after=drive.dies_after,

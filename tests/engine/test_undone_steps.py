@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -14,8 +13,6 @@ from handrail import (
     Executor,
     MemoryJournal,
     Stage,
-    Step,
-    StepFailed,
     Steps,
     WorkflowContext,
     current,
@@ -24,168 +21,14 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from tests.engine.support import RUN, Boom, bound, done, just, undone
+from tests.engine.support import RUN, Boom, done, just, undone
 
 Log = list[str]
-
-
-def stands_in(log: Log) -> dict[str, Callable[[], Step[Any]]]:
-    """Everything that a step can stand in."""
-
-    def member(_: int) -> Steps[Any]:
-        yield from done(log, "w", "w")
-
-    def fixed(_: WorkflowContext) -> bool:
-        return log.count("w") > log.count("undo w")
-
-    return {
-        "for_each, a generator": lambda: step("c").for_each([1], member),
-        "for_each, a step": lambda: step("c").for_each([1], lambda _: done(log, "w", "w")),
-        "parallel": lambda: step("c").parallel(done(log, "w", "w")),
-        "race": lambda: step("c").race(done(log, "w", "w")),
-        "branch": lambda: step("c").branch((lambda _: True, done(log, "w", "w"))),
-        "a sub-workflow": lambda: step("c").run_workflow(just(done(log, "w", "w"))),
-        "a fallback": lambda: step("c").call(int, "x").on_error(lambda *_: done(log, "w", "w")),
-        "a fix": lambda: step("c").validate(
-            [Stage("k", fixed)], retry=1, on_failure=done(log, "w", "w")
-        ),
-    }
-
-
-@bound
-def ends_badly(log: Log, broken: set[str], inside: Callable[[], Step[Any]]) -> Steps[Any]:
-    """A workflow whose last step fails as long as it is broken."""
-
-    def last() -> None:
-        if broken:
-            raise Boom("no")
-        log.append("last")
-
-    yield from inside()
-    yield from step("last").call(last)
 
 
 def resumable(journal: Any) -> Executor:
     """An executor on this journal that is as strict as with one on disk."""
     return Executor(journal=journal, durable=True).options(run_id=RUN)
-
-
-@pytest.mark.parametrize("place", sorted(stands_in([])))
-async def test_what_was_undone_inside_of_something_that_had_succeeded_is_done_again(
-    place: str,
-) -> None:
-    """However often the run fails before it succeeds, its effect is there in the end."""
-    log, broken = Log(), {"last"}
-    flow = ends_badly(log, broken, stands_in(log)[place])
-    executor = resumable(MemoryJournal())
-    assert (await executor.run(flow)).status == "failed"
-    assert (await executor.resume(RUN, flow)).status == "failed"
-    assert log == ["w", "undo w"] * 2
-    broken.clear()
-    plan = await executor.plan(RUN, flow)
-    assert [one.state for one in plan.steps if one.path.endswith("/w")] != ["recorded"]
-    assert (await executor.resume(RUN, flow)).status == "succeeded"
-    assert log[4:] == ["w", "last"]
-
-
-async def test_what_was_undone_when_a_run_was_cancelled_is_done_again() -> None:
-    """By a resume that goes on after all."""
-    log = Log()
-    flow = just(step("p").parallel(done(log, "w", "w")), step("go?").ask("?", choices=["y"]))
-    executor = resumable(MemoryJournal())
-    await executor.run(flow)
-    cancelled = await executor.cancel(RUN, "enough", flow)
-    assert cancelled is not None
-    assert (cancelled.status, log) == ("cancelled", ["w", "undo w"])
-    assert (await executor.resume(RUN, flow)).status == "suspended"
-    await executor.answer(RUN, "go?", "y")
-    assert (await executor.resume(RUN, flow)).status == "succeeded"
-    assert log == ["w", "undo w", "w"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"on_error": "continue", "min_success": 3}, {"on_error": "all_or_nothing"}],
-    ids=["fail_fast", "continue", "all_or_nothing"],
-)
-async def test_what_was_undone_of_a_group_that_failed_is_done_again(options: Any) -> None:
-    """Its other members, too, were undone, by the group or by the run."""
-    log, broken = Log(), {2}
-
-    def work(number: int) -> None:
-        if number in broken:
-            raise Boom("no")
-        log.append(f"w{number}")
-
-    def member(number: int) -> Steps[Any]:
-        yield from (
-            step("w").call(work, number).with_rollback(lambda _: log.append(f"undo w{number}"))
-        )
-
-    flow = just(step("g").for_each([1, 2, 3], member, key=str, max_concurrency=1, **options))
-    executor = resumable(MemoryJournal())
-    assert (await executor.run(flow)).status == "failed"
-    broken.clear()
-    assert (await executor.resume(RUN, flow)).status == "succeeded"
-    left = [log.count(f"w{number}") - log.count(f"undo w{number}") for number in (1, 2, 3)]
-    assert left == [1, 1, 1]
-
-
-async def test_what_was_undone_in_a_handled_failure_stays_undone() -> None:
-    """The run went on from it, so it is no part of what a resume tries again."""
-    log, broken = Log(), {"last"}
-
-    def handled() -> Steps[Any]:
-        try:
-            yield from step("g").parallel(
-                done(log, "w", "w"), step("no").call(boom_later), on_error="all_or_nothing"
-            )
-        except StepFailed:
-            log.append("handled")
-
-    async def boom_later() -> None:
-        await anyio.wait_all_tasks_blocked()
-        raise Boom("no")
-
-    def last() -> None:
-        if broken:
-            raise Boom("no")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from handled()
-        yield from step("last").call(last)
-
-    executor = resumable(MemoryJournal())
-    await executor.run(flow)
-    broken.clear()
-    assert (await executor.resume(RUN, flow)).status == "succeeded"
-    assert log == ["w", "undo w", "handled", "handled"]
-
-
-async def test_a_crash_while_rolling_back_makes_nothing_else_run_again() -> None:
-    """What has no rollback is kept, also if the drive that ended the rollback entered the group."""
-    log, broken = Log(), {"last"}
-
-    def member(number: int) -> Steps[Any]:
-        yield from step("costly").call(log.append, f"costly {number}")
-        yield from done(log, f"w{number}", "w")
-
-    flow = ends_badly(log, broken, lambda: step("g").for_each([1, 2], member, key=str))
-    whole = TextJournal()
-    await resumable(whole).run(flow)
-    first = next(one.seq for one in whole.events(RUN) if isinstance(one, ev.RollbackCompleted))
-    log.clear()
-    journal = TextJournal(stop_at=first)
-    with pytest.raises(ProcessGone):
-        await resumable(journal).run(flow)
-    journal = journal.reopened()
-    assert (await resumable(journal).resume(RUN, flow)).status == "failed"
-    assert sorted(one for one in log if one.startswith("undo")) == ["undo w1", "undo w2"]
-    broken.clear()
-    assert (await resumable(journal).resume(RUN, flow)).status == "succeeded"
-    assert [log.count(f"costly {number}") for number in (1, 2)] == [1, 1]
-    assert [log.count(f"w{number}") for number in (1, 2)] == [2, 2]
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -270,27 +113,6 @@ async def test_what_is_entered_again_for_its_rollbacks_has_taken_no_longer() -> 
         if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)):
             took.setdefault(event.path, set()).add(round(event.result.duration_ms))
     assert [took[path] for path in ("c", "c/g", "c/g/0")] == [{2000}] * 3
-
-
-async def test_a_plan_of_what_is_to_be_undone_says_what_and_nothing_else() -> None:
-    """Of a run that has failed: no step of it will run."""
-    log, broken = Log(), {"last"}
-
-    def member(number: int) -> Steps[Any]:
-        yield from done(log, f"w{number}", "w")
-
-    flow = ends_badly(log, broken, lambda: step("g").for_each([1, 2], member, key=str))
-    whole = TextJournal()
-    await resumable(whole).run(flow)
-    first = next(one for one in whole.events(RUN) if isinstance(one, ev.RollbackCompleted))
-    dead = TextJournal(stop_at=first.seq)
-    with pytest.raises(ProcessGone):
-        await resumable(dead).run(flow)
-    plan = await resumable(dead.reopened()).plan(RUN, flow)
-    left = {"g/1/w", "g/2/w"} - {first.path}
-    assert (set(plan.undoes), plan.unwinds, plan.ends) == (left, None, None)
-    assert {one.state for one in plan.steps} == {"recorded"}
-    assert len({one.path for one in plan.steps}) == len(plan.steps)
 
 
 async def test_a_plan_of_a_run_that_was_to_be_cancelled_says_so_and_what_it_undoes() -> None:

@@ -19,7 +19,7 @@ from tests.journals.sqlite_support import started, step
 
 OPENING = {sqlite_open.__file__}
 READING = {sqlite_open.__file__, sqlite_store.__file__}
-LOCKED = {"_create", "check_schema", "migrate", "version_of"}
+LOCKED = {"_create", "check_schema", "has_tables", "make_tables"}
 """What runs within a transaction, where no other can write."""
 
 

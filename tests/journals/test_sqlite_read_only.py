@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from handrail.errors import JournalFailed
 from handrail.journals.sqlite import store as sqlite_store
 from handrail.journals.sqlite.journal import SqliteJournal
-from handrail.journals.sqlite.open import MIGRATIONS, is_read_only
+from handrail.journals.sqlite.open import is_read_only
 from tests.journals.sqlite_support import child, output_of, step, written
 
 AS_NOBODY = """
@@ -123,17 +122,6 @@ def test_what_others_write_meanwhile_is_seen(path: Path, monkeypatch: pytest.Mon
     writer.close()
     assert len(reader.events("r")) == 41
     reader.close()
-
-
-def test_one_of_an_older_format_is_not_brought_up_to_date(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That is a change; it is said what to do instead."""
-    written(path)
-    monkeypatch.setattr(sqlite_store, "is_read_only", lambda _: True)
-    monkeypatch.setattr("handrail.journals.sqlite.open.MIGRATIONS", (*MIGRATIONS, id))
-    with pytest.raises(JournalFailed, match="and it cannot be brought to version"):
-        SqliteJournal(path).runs()
 
 
 def test_a_name_that_a_uri_takes_for_its_own_is_no_trouble(

@@ -1,4 +1,4 @@
-"""SqliteJournal: older files are brought up to date, newer ones refused."""
+"""SqliteJournal: a file of another format is refused, and so are tables that are not as created."""
 
 from __future__ import annotations
 
@@ -8,54 +8,31 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import JournalDamaged, JournalFailed
+from handrail.journals.sqlite import open as sqlite_open
 from handrail.journals.sqlite.journal import SqliteJournal
-from handrail.journals.sqlite.open import MIGRATIONS, check_schema, migrate
 from tests.journals.sqlite_support import change_file, written
 
 
-def test_a_newer_file_is_refused(path: Path) -> None:
-    """What a later version wrote is not read, and the version is named."""
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_a_file_of_another_format_is_refused(path: Path, version: int) -> None:
+    """What an earlier or a later format wrote is not read; it is said which, and what to do."""
     written(path)
-    change_file(path, "PRAGMA user_version = 99")
-    with pytest.raises(JournalFailed, match="format is version 99, this handrail knows up to 1"):
+    change_file(path, f"PRAGMA user_version = {version}")
+    why = f"its format is version {version}, this handrail knows version 1. Go on with the handrail"
+    with pytest.raises(JournalFailed, match=why):
         SqliteJournal(path).events("r")
 
 
-def test_an_older_file_is_brought_up_to_date(path: Path) -> None:
-    """A file with fewer migrations gets those that it misses, keeps its runs, and is whole; whoever
-    knows only the older ones refuses it from then on.
-    """
-    written(path)
-
-    def tags(connection: sqlite3.Connection) -> None:
-        connection.execute("ALTER TABLE blobs ADD COLUMN tag TEXT")
-
-    newer = (*MIGRATIONS, tags)
-    connection = sqlite3.connect(path, isolation_level=None)
-    for _ in range(2):
-        migrate(str(path), connection, newer)
-        check_schema(str(path), connection, newer)
-    found = connection.execute("SELECT count(*), count(DISTINCT run_id) FROM history").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    connection.close()
-    assert (found, version) == ((40, 1), len(newer))
-    with pytest.raises(JournalFailed, match=f"version {len(newer)}, .* knows up to {version - 1}"):
-        SqliteJournal(path).runs()
-
-
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
-    """All missing migrations are one transaction."""
+def test_tables_are_made_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If one cannot be made, the file stays empty, and the next one makes them all."""
     connection = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
-
-    def fails(connection: sqlite3.Connection) -> None:
-        connection.execute("CREATE TABLE half (id)")
-        connection.execute("no SQL")
-
-    with pytest.raises(sqlite3.OperationalError):
-        migrate("runs.db", connection, [*MIGRATIONS, fails])
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_open, "TABLES", f"{sqlite_open.TABLES}\nno SQL")
+        with pytest.raises(sqlite3.OperationalError):
+            sqlite_open.make_tables("runs.db", connection)
     assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == []
-    migrate("runs.db", connection)
-    check_schema("runs.db", connection)
+    sqlite_open.make_tables("runs.db", connection)
+    sqlite_open.check_schema("runs.db", connection)
     connection.close()
 
 

@@ -173,7 +173,7 @@ def test_an_event_is_shown_without_its_secrets(data: st.DataObject) -> None:
 
 KEPT = {
     *("run_id", "step_type", "status", "kind", "error_type", "fingerprint", "digest", "composed"),
-    *("stream", "direction", "decision", "phase", "on_error", "reason_", "backend"),
+    *("stream", "direction", "decision", "phase", "on_error", "reason_", "backend", "action"),
 }
 
 

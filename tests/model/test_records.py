@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,13 +17,12 @@ from hypothesis import strategies as st
 from handrail.codec.codec import Codec, Unresolved
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
-from handrail.model.launch import FIRST, Launch
+from handrail.model.launch import Launch
 from handrail.model.results import (
     BranchResult,
     CommandResult,
     OpenGate,
     RollbackError,
-    Skipped,
     StageResult,
     StepResult,
     Usage,
@@ -43,7 +41,6 @@ from handrail.record.rows import (
 from handrail.testing.contracts.sample_events import sample_events
 
 CODEC = Codec()
-RECORDS = Path(__file__).parent / "records.tsv"
 ENVIRON = {"API_KEY": "hunter2!", "DB_PASSWORD": 'p"a\\s\ns-é'}
 
 
@@ -209,6 +206,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "result": some_result,
     "composed": st.just(""),
     **dict.fromkeys(("backend", "session", "scope", "what", "holder"), texts),
+    "source": st.sampled_from(get_args(ev.DenialSource)),
     **dict.fromkeys(("tokens", "launch", "launches", "unmade"), numbers),
     **dict.fromkeys(("duration_s", "used", "limit"), seconds),
     "cost_usd": st.none() | seconds,
@@ -262,80 +260,6 @@ def test_an_event_comes_back_equal(kind: type[Any], data: st.DataObject) -> None
     assert type(event) is type(back)
     assert event == back
     assert record == to_record(back, CODEC)
-
-
-REASKED = Launch(
-    *(2, 3, "reask", "s-1", 1, "it is no JSON", "Well.", 3),
-    spent=Usage(1, 2, 0.5, 1, 3, 4, 5, "reply"),
-    session_usage=Usage(70),
-)
-FORMAT = (
-    [
-        ev.WorkflowStarted("ship", {"task": "x"}, {"team": "a"}),
-        ev.StepStarted("a/plan", "python", "f1", verdict=False, index=2),
-        ev.StepStarted("a/tidy", "python", cleanup=True),
-        ev.StepStarted("a", "wait_for", signal="paid", accepts=list[int]),
-        ev.StepCompleted(
-            "a/plan", StepResult("plan", "a/plan", "python", "succeeded", (1, "é"), duration_ms=1.5)
-        ),
-        ev.StepCompleted(
-            "lint",
-            StepResult(
-                *("lint", "lint", "command", "failed", None, "exit code 1", "m.Failed"),
-                *(("m.Base",), "Traceback", 2.0, 3),
-                usage=Usage(10, cost_usd=0.5),
-            ),
-        ),
-        ev.StepCompleted(
-            "merge",
-            StepResult("merge", "merge", "command", "succeeded", CommandResult(0, "ok", "")),
-        ),
-        ev.StepMoved("each/k/a", 2),
-        ev.StepCompleted(
-            "merge", StepResult("merge", "merge", "race", "cancelled"), left_out=("merge/gone",)
-        ),
-        ev.MemberStarted("each/k", 1, "k", "d1"),
-        ev.MemberCompleted("each/k", 1, StepResult("k", "each/k", "member", "skipped", Skipped())),
-        ev.AttemptFailed("lint", 1, "no", "m.Failed", usage=Usage(turns=2)),
-        ev.TimerSet("lint", 9.0, "retry", 2),
-        ev.GateAnswered("merge?", "yes", "ann", 4),
-        ev.SignalReceived("go", {"n": 1}),
-        ev.RunResumed(("a",), (), ("b",)),
-        ev.GateOpened("go?", OpenGate("go?", "Go?", (1, 2), int, 3.5)),
-        ev.RunSuspended((OpenGate("go?", "Go?", (1, 2), int, 3.5),), ("s",), notes=("n",)),
-        ev.SubworkflowEnded("a", "ship", "succeeded", value=b"ok"),
-        ev.ValidationRound(
-            "check", 1, True, ValidationRoundResult(1, (StageResult("lint", True),))
-        ),
-        ev.RollbackStarted("plan"),
-        ev.AgentSessionStarted("code", "s-1", "claude", "opus", 2),
-        ev.ClaimWaiting("code", "src/**", "step 'a' of run b"),
-        ev.ClaimGranted("code", "src/**", 7),
-        ev.ClaimLost("code", "src/**", 7, "step 'a' of run b"),
-        ev.LadderStep(
-            *("code", 1, "invalid_output", "no JSON", REASKED, 90.5),
-            backend="claude",
-            session="s-1",
-        ),
-        ev.LadderStep("code", 2, "auth", "log in", FIRST, parked=True),
-        ev.BudgetReserved("code", 1, 20000, 0.5),
-        ev.BudgetSettled("code", 1, Usage(10), 2.5),
-        ev.BudgetWarning("a/code", "a", "cost_usd", 0.9, 1.0),
-        ev.BudgetRaised("a/code", "a"),
-    ],
-    [tuple(line.split("\t")) for line in RECORDS.read_text("utf-8").splitlines()],
-)
-"""Events, and the line of each in `records.tsv`: kind, path, body and value."""
-
-
-@pytest.mark.parametrize(
-    ("event", "line"), [*zip(*FORMAT, strict=True)], ids=lambda it: type(it).__name__
-)
-def test_the_format_is_this(event: ev.Event, line: tuple[str, str, str, str]) -> None:
-    """An event is written as it always was, since journals outlive the version that wrote them."""
-    record = Record(*line[:3], line[3] or None)
-    assert record == to_record(event, CODEC)
-    assert event == from_record("", 0, 0.0, record, CODEC)
 
 
 def test_the_row_gives_run_number_and_time() -> None:

@@ -20,6 +20,7 @@ from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentMessage, Notice
 from handrail.model.launch import AgentError
 from handrail.model.policy import positive_seconds
+from handrail.model.sandbox import LAUNCH_OPTIONS
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.spawn import arguments, check_environment
@@ -167,7 +168,9 @@ class CommandBackend:
     )
     timeout: float | None = attrs.field(default=None, kw_only=True, converter=_timeout_s)
 
-    capabilities: ClassVar[Capabilities] = Capabilities(options=frozenset({"cwd", "env"}))
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        options=frozenset({"cwd", "env"}) | LAUNCH_OPTIONS
+    )
 
     @property
     def name(self) -> str:
@@ -196,7 +199,7 @@ class CommandBackend:
             self.argv,
             Lines(parser, turn.prompt.encode("utf-8", "replace"), keep_ends=True),
             Program(self.name, install=None),
-            env=child_environment(options),
+            env=child_environment(options, self.name),
             options=options,
             patience=patience,
         )

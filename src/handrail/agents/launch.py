@@ -138,7 +138,9 @@ class AgentLaunch:
             request.emit(ev.StepOutput(request.path, "stderr", text))
         async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
             turn = self._turn(route, said, schema, digest)
-            bounds.reply = await self._ask(replace(turn, options=bounds.options), route, digest)
+            bounds.reply = await self._ask(
+                replace(turn, options=bounds.options, boundary=bounds.sandbox), route, digest
+            )
             return self._result_of(bounds.reply, route)
 
     async def _ask(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:

@@ -38,6 +38,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "worker": ("worker",),
     "claims": ("claims", "claim", "release", "lock"),
     "guard": ("guard",),
+    "sandbox": ("sandbox",),
     "worktrees": ("worktrees",),
 }
 COMMANDS: Mapping[str, str] = {name: module for module, names in _MODULES.items() for name in names}
@@ -54,7 +55,7 @@ the step's journal. ``release`` and ``worktrees`` are of these only with ``--for
 NOT_STEERING = frozenset({
     *("run", "list", "show", "runs", "tail", "check", "graph", "init", "quickstart", "doctor"),
     *("plan", "work", "diff", "export", "replay", "verify", "report", "claims", "claim"),
-    *("lock", "guard"),
+    *("lock", "guard", "sandbox"),
 })  # fmt: skip
 """The others. What ``work``, ``claim`` and ``lock`` do is recorded as the step's."""
 

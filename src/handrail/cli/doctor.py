@@ -26,7 +26,10 @@ from handrail.errors import HandrailError, JournalFailed
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.dataclass import dataclass
+from handrail.model.sandbox import sandbox_in
 from handrail.ports.agent import AgentBackend, Probe
+from handrail.project import project_table
+from handrail.sandbox.bubblewrap import why_unavailable
 from handrail.system.run import run_process
 
 Kind: TypeAlias = Literal["machine", "backend", "library"]
@@ -164,6 +167,23 @@ async def check_git(timeout_s: float) -> Check:
             why = f"exited with {said.exit_code}"
     advice = f"`git --version` {why}. If it does when you try it, reinstall git."
     return Check(name="git", ok=False, state="failed", where=where, advice=advice)
+
+
+def check_sandbox() -> Check:
+    """Whether the sandbox that a step may ask for can be enforced; needed where a project does."""
+    try:
+        wanted = bool(sandbox_in(project_table()))
+    except HandrailError:  # its settings are a check of their own
+        wanted = False
+    refused = why_unavailable()
+    return Check(
+        name="sandbox",
+        ok=refused is None,
+        needed=wanted,
+        state="ok (bubblewrap)" if refused is None else "cannot be enforced",
+        where=shutil.which("bwrap"),
+        advice="" if refused is None else f"{refused.why}. {refused.advice}".strip(),
+    )
 
 
 def check_extras() -> list[Check]:
@@ -317,7 +337,8 @@ async def _run_checks(
     settings, refused = _chosen_backend()
     wanted, model = settings
     named = _backends_to_probe(model) if backends is None else backends
-    checks = [check_python(), check_journal(place), await check_git(timeout_s), *refused]
+    checks = [check_python(), check_journal(place), await check_git(timeout_s), check_sandbox()]
+    checks += refused
     probed = await probe_all(named, timeout_s)
     checks += [check_backend(one, wanted=one.name == wanted) for one in probed]
     return [*checks, *check_extras()]

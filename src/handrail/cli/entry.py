@@ -20,6 +20,7 @@ from handrail.cli.channels import cleaned_outputs
 from handrail.cli.exits import DEBUG, LEFT_AT_ONCE, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 from handrail.shortening import without_codes
+from handrail.system.threads import any_at_work
 
 _GARBAGE_AFTER = 50_000
 """Objects made before Python looks for garbage: after its 700 it looks a hundred times while the
@@ -215,6 +216,8 @@ def _has_stuck_threads() -> bool:
     A thread cannot be killed, and Python would wait for it at exit, though the end of its step is
     recorded. Threads that a user's own code started do not count: Python waits for them.
     """
+    if any_at_work():
+        return True
     return any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 
 from handrail.cli.exits import Exit, Refused
+from handrail.cli.quickstart import about_sandbox
 
 WORKFLOW = Template('''\
 """$title: say here in one line what it is for."""
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from handrail import Agent, CommandBackend, Steps, step, workflow
+from handrail import Agent, AgentOptions, CommandBackend, Steps, step, workflow
+from handrail.sandbox import is_available
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ poet = Agent(
     "poet",
     "Write a poem of {{ lines }} lines about {{ topic }}.",
     backend=CommandBackend(["cat"]),
+    options=AgentOptions(sandbox=is_available()),  # where the machine has one
 )
 
 
@@ -126,3 +129,4 @@ def _print_next_steps(workflow: Path, test: Path) -> None:
         f"pytest {shlex.quote(str(test))}",
     ):
         print(f"  {typed}")
+    print(f"\n{about_sandbox('Its agent runs')}")

@@ -20,6 +20,7 @@ from handrail.agents.fake import FakeBackend
 from handrail.cli.driving import Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.target import load
+from handrail.sandbox.bubblewrap import why_unavailable
 
 TASK = "page_count forgets the last page when it is not full"
 CODE_FILE = "pages.py"
@@ -223,6 +224,14 @@ def find_example(name: str) -> Path:
     raise Refused(f"the example {name}", f"is not at {looked}", "Install handrail again.")
 
 
+def about_sandbox(what: str) -> str:
+    """A line that says whether this machine puts a sandbox around what a workflow starts."""
+    refused = why_unavailable()
+    if refused is None:
+        return f"{what} in a sandbox, as this machine has bubblewrap."
+    return f"{what} without a sandbox: {refused.why} (`handrail doctor` says more)."
+
+
 def _empty_folder(wanted: Path | None) -> Path:
     if wanted is None:
         return Path(tempfile.mkdtemp(prefix="handrail-quickstart-")).resolve()
@@ -246,7 +255,8 @@ def _scripted_agents(workflow: Any) -> dict[str, Any]:
 def _introduce(home: Path) -> None:
     print(f"A new git repository, whose tests fail: {home}")
     print("Three scripted agents repair it now, as the workflow in its ship.py tells them.")
-    print(f"Their task: {TASK}.\n")
+    print(f"Their task: {TASK}.")
+    print(f"{about_sandbox('Its checks run')}\n")
 
 
 def _conclude(home: Path) -> None:

@@ -25,6 +25,7 @@ from handrail.cli.report import (
     value_text,
 )
 from handrail.cli.target import target_of
+from handrail.model import events as ev
 from handrail.model.results import A_PERSON
 from handrail.ports.journal import RunInfo
 from handrail.record.dropped import stuck_step
@@ -83,6 +84,7 @@ def run_sections(
         "Failed": _failure(view),
         "Value": _value(view, most_of_a_value),
         "Incidents": incident_lines(view.incidents, _glyphs(), alive=alive),
+        "Refused by sandboxes": denied_lines(view.denied),
         "Messages": _messages(view, alive=alive),
         "Needs a person": _needs(info, view, place),
         "Waits for": _times(view),
@@ -307,6 +309,14 @@ def format_spending(spent: Spent) -> str:
     silent = [f"{tokens} did not report tokens"] if tokens else []
     silent += [f"{cost} did not report costs"] if cost else []
     return f"{text} ({', '.join(silent)})" if silent else text
+
+
+def denied_lines(denied: Sequence[ev.SandboxDenied]) -> Iterator[str]:
+    """A line for each refusal of a sandbox, of very many the latest."""
+    if denied:
+        yield f"refused by sandboxes: {len(denied)}"
+    for event in denied[-MOST_INCIDENTS:]:
+        yield f"  {clean(event.path)}  {event_text(event)}"
 
 
 # -- incidents -------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
@@ -19,10 +19,10 @@ class Shape:
     """How values of one data class are taken apart and rebuilt.
 
     ``proven``: an instance built from another's fields is always equal to it. ``beside`` are keys
-    of a record that are no fields. ``known`` has all keys of a record written now; an older record
-    may have more or fewer, if the class has changed since. ``newer`` maps fields to their defaults:
-    a fingerprint leaves these fields out, and a record does if they have the default. ``open``: an
-    instance may have attributes that are no fields, in its ``__dict__`` or in ``slots``.
+    of a record that are no fields. ``known`` has all keys of a record written now; one written
+    before the class changed may have more or fewer. ``open``: an instance may have attributes that
+    are no fields, in its ``__dict__`` or in ``slots``. ``named``: the fields that a
+    fingerprint has, if it leaves some out.
     """
 
     cls: Any
@@ -31,7 +31,7 @@ class Shape:
     make: Callable[[Node], Any]
     proven: bool
     beside: tuple[str, ...] = ()
-    newer: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    named: tuple[str, ...] | None = None
     known: frozenset[str] = field(init=False)
     open: bool = field(init=False)
     slots: tuple[str, ...] = field(init=False)
@@ -49,18 +49,18 @@ class Shape:
             writing.met(self.tag, self.cls)
         if not self.proven:
             writing.proven = False
-        as_is, newer = writing.as_is, self.newer
+        as_is, names = writing.as_is, self.names
+        if writing.names and self.named is not None:
+            names = self.named
         node: Node = {TAG: self.tag}
         name = ""
         try:
-            for name in self.names:
+            for name in names:
                 try:
                     item: Any = getattr(value, name, _ABSENT)
                 except Exception as error:
                     why = f"reading it raised {type(error).__name__}: {error}"
                     raise Refused(why) from error
-                if name in newer and (writing.names or item == newer[name]):
-                    continue
                 kind = class_of(item)
                 if kind in as_is or (kind is int and INT_MIN <= item <= INT_MAX):
                     node[name] = item

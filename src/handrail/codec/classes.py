@@ -22,7 +22,7 @@ from handrail.codec.state import ABSENT
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
 from handrail.model.dataclass import GENERATED, dataclass
-from handrail.typed.reference import NEWER
+from handrail.typed.reference import OF_RECORD
 from handrail.typed.schema import is_alias, is_pydantic
 
 FIELDS_SET, EXTRA, PRIVATE = "$set", "$extra", "$private"
@@ -217,8 +217,8 @@ def _dataclass_shape(cls: Any) -> Shape:
     names = tuple(f.name for f in fields)
     arguments = {f.name: f.name for f in fields if f.init}
     plain = not any(hasattr(cls, hook) for hook in ("__post_init__", "__pydantic_validator__"))
-    newer = {f.name: f.default for f in fields if f.metadata == NEWER}
-    return replace(_constructed(cls, names, arguments, plain=plain), newer=newer)
+    named = tuple(f.name for f in fields if f.metadata != OF_RECORD)
+    return replace(_constructed(cls, names, arguments, plain=plain), named=named)
 
 
 def _attrs_shape(cls: Any) -> Shape:
@@ -228,8 +228,7 @@ def _attrs_shape(cls: Any) -> Shape:
     hooks = ("__attrs_pre_init__", "__attrs_post_init__")
     plain = not any(a.converter or a.validator for a in attributes)
     plain = plain and not any(hasattr(cls, hook) for hook in hooks)
-    newer = {str(a.name): a.default for a in attributes if a.metadata == NEWER}
-    return replace(_constructed(cls, names, arguments, plain=plain), newer=newer)
+    return _constructed(cls, names, arguments, plain=plain)
 
 
 def _constructed(

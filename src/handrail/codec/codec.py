@@ -34,7 +34,6 @@ from handrail.codec.writing import (
     WITH_TEXT,
     Refused,
     Writer,
-    Writers,
     Writing,
     class_of,
     of_cycle,
@@ -102,15 +101,11 @@ class Naming(Writing):
     """A writing for ``identity``: a name replaces each part that cannot be written. Mutable."""
 
     names = True
-    __slots__ = ("_in_order",)
-
-    def __init__(self, known: Writers, *, surrogates: bool = False, in_order: bool) -> None:
-        super().__init__(known, surrogates=surrogates)
-        self._in_order = in_order
+    __slots__ = ()
 
     def unordered(self, pairs: list[Any]) -> list[Any]:
-        """The pairs of a dict, sorted by the texts of their keys unless ``in_order``."""
-        return pairs if self._in_order else sorted(pairs, key=_text_of_key)
+        """The pairs of a dict, sorted by the texts of their keys."""
+        return sorted(pairs, key=_text_of_key)
 
     def write(self, value: Any, depth: int) -> Any:
         """The tree of the value, or its name."""
@@ -122,8 +117,11 @@ class Naming(Writing):
             return name_of(value)
 
 
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
+
+
 def _text_of_key(pair: list[Any]) -> bytes:
-    return msgspec.json.encode(pair[0], order="deterministic")
+    return _encode_sorted(pair[0])
 
 
 _Class: TypeAlias = type[Any]
@@ -325,28 +323,25 @@ class Codec:
         except Unresolvable as error:
             return Unresolved(text, error.tag)
 
-    def identity(self, value: Any, *, in_order: bool = False) -> str:
+    def identity(self, value: Any) -> str:
         """A text that is the same for equal values; never raises.
 
         A part that cannot be recorded counts as ``<module:Type>``, a function as
-        ``<module:qualname>``. ``in_order``: the order of a dict's items makes a difference, as in
-        the records of version 0.1.
+        ``<module:qualname>``. The order of a dict's items makes no difference.
         """
         try:
-            return self._named(value, in_order=in_order)
+            return self._named(value)
         except Exception:  # noqa: BLE001  # a user's properties may do anything
             return msgspec.json.encode(name_of(value)).decode()
 
-    def _named(self, value: Any, *, in_order: bool) -> str:
+    def _named(self, value: Any) -> str:
         kind = class_of(value)
-        order: Any = None if in_order else "deterministic"
         try:
             if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
                 return msgspec.json.encode(value).decode()
             if kind is list and (text := plain_json(value)) is not None and "{" not in text:
                 return text  # it has no dict, whose keys would have to be put in order
-            naming = Naming(self._classes, in_order=in_order)
-            return msgspec.json.encode(naming.write(value, 0), order=order).decode()
+            return _encode_sorted(Naming(self._classes).write(value, 0)).decode()
         except UnicodeEncodeError:
-            naming = Naming(self._classes, surrogates=True, in_order=in_order)
-            return msgspec.json.encode(naming.write(value, 0), order=order).decode()
+            naming = Naming(self._classes, surrogates=True)
+            return _encode_sorted(naming.write(value, 0)).decode()

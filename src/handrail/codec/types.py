@@ -15,7 +15,7 @@ from uuid import UUID
 
 from handrail.codec.writing import class_of
 from handrail.model import results, work
-from handrail.typed.reference import current_name, recorded_name, reference
+from handrail.typed.reference import reference
 
 _RESULTS: tuple[type, ...] = (
     results.AgentResult,
@@ -59,7 +59,7 @@ SHORT_NAMES = {found: name for name, found in _SHORT.items()}
 
 def tag_of(cls: Any) -> str:
     """The name under which values of a class are recorded."""
-    return OWN_TAGS.get(cls) or recorded_name(reference(cls))
+    return OWN_TAGS.get(cls) or reference(cls)
 
 
 def find_by_name(name: str) -> Any:
@@ -69,7 +69,7 @@ def find_by_name(name: str) -> Any:
     """
     if name in OWN_CLASSES:
         return OWN_CLASSES[name]
-    module, colon, path = current_name(name).partition(":")
+    module, colon, path = name.partition(":")
     if not colon:
         return _SHORT.get(name) or vars(builtins).get(name)
     in_main = _walk(sys.modules.get("__main__"), path)

@@ -98,9 +98,10 @@ class HubStore:
         (version,) = run("PRAGMA user_version").fetchone()
         if tables and application != _APPLICATION:
             raise HubFailed(str(self._path), "is a database of something else", "Give another file")
-        if tables and version > _VERSION:
-            why = f"was written by a newer handrail (format {version}, this one knows {_VERSION})"
-            raise HubFailed(str(self._path), why, "Update handrail, or give another file")
+        if tables and version != _VERSION:
+            why = f"has the format {version}, and this handrail knows the format {_VERSION}"
+            hint = "Use the handrail that wrote it, or give another file"
+            raise HubFailed(str(self._path), why, hint)
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
         run("BEGIN EXCLUSIVE")  # locking_mode keeps this lock until the file is closed

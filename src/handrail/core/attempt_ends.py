@@ -29,6 +29,7 @@ from handrail.model.results import (
     add_usage,
     qualified,
 )
+from handrail.model.sandbox import SandboxUnavailable
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
@@ -79,7 +80,9 @@ def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
     of_agent = command.step.verb.launches_agent()
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
-    return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
+    return wrong or isinstance(
+        error, (BudgetExceeded, NotPortable, OutputChanged, SandboxUnavailable)
+    )
 
 
 def _facts_of(
@@ -87,9 +90,9 @@ def _facts_of(
 ) -> tuple[str, str, tuple[str, ...], str]:
     """The facts of an error; ``NotReady`` is a base if the step's agent could not begin at all."""
     text, kind, bases, traceback = facts_of_error(error)
-    of_agent = command.step.verb.launches_agent()
-    wrong = isinstance(error, DefinitionError) and of_agent
-    if wrong or (isinstance(error, AgentError) and error.not_ready):
+    wrong = isinstance(error, DefinitionError) and command.step.verb.launches_agent()
+    not_ready = isinstance(error, AgentError) and error.not_ready
+    if wrong or not_ready or isinstance(error, SandboxUnavailable):
         bases = (*bases, qualified(NotReady))
     return text, kind, bases, traceback
 

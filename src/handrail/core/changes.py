@@ -13,7 +13,7 @@ from handrail.core import commands as cmd
 from handrail.core.run_state import RunState
 from handrail.errors import ReplayMismatch, StepChange
 from handrail.record.outputs import steps_within
-from handrail.steps.fingerprint import item_digest, item_matches
+from handrail.steps.fingerprint import item_digest
 from handrail.steps.verbs import Step
 
 
@@ -43,9 +43,10 @@ def change_of(run: RunState, path: str, step: Step[Any], was: str) -> StepChange
 def item_change(run: RunState, path: str, item: Any) -> StepChange | None:
     """How a member's item differs from the recorded one; None if it does not."""
     was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
-    if not was or codec is None or item_matches(was, item, codec, secrets):
+    if not was or codec is None:
         return None
-    return StepChange(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
+    now = item_digest(item, codec, secrets)
+    return None if was == now else StepChange(path, f"item {was}", f"item {now}")
 
 
 def undone_step_changed(run: RunState, path: str, step: Step[Any]) -> bool:

@@ -531,10 +531,10 @@ class RunState:
         self.out.append(cmd.Wait(node.path, due, self._tokens))
         return self._tokens
 
-    def drop_timer(self, token: int) -> None:
-        """Forget a timer; 0 is none."""
-        if token:
-            self.timers.pop(token, None)
+    def drop_timer(self, token: int) -> int:
+        """Forget a timer; returns 0, which is none."""
+        self.timers.pop(token, None)
+        return 0
 
     def drop_timers(self, node: StepNode) -> None:
         """Forget a node's deadline, timer and worktree, and give back its claims."""
@@ -544,11 +544,9 @@ class RunState:
             self.trees.pop(node.path, None)
             self.update_begins_at_once()
         if isinstance(node, CompositeNode) and node.deadline:
-            self.timers.pop(node.deadline, None)
-            node.deadline = 0
+            node.deadline = self.drop_timer(node.deadline)
         if node.timer:
-            self.timers.pop(node.timer, None)
-            node.timer = 0
+            node.timer = self.drop_timer(node.timer)
 
     def _unclaim(self, path: str) -> None:
         if self.unclaimed.pop(path, None) is not None:
@@ -701,8 +699,7 @@ class RunState:
 
         Not ``began``: the step ends at once without having begun, and may begin another time.
         """
-        step = node.step
-        verb = step.verb
+        step, verb = node.step, node.step.verb
         return ev.StepStarted(
             node.path,
             verb.kind,
@@ -727,8 +724,7 @@ class RunState:
 
     def skip(self, node: StepNode) -> None:
         """End a step whose predicate was false."""
-        node.started_at = self.now
-        node.phase = Phase.RUNNING
+        node.started_at, node.phase = self.now, Phase.RUNNING
         self.record(self.started(node, verdict=False))
         self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 

@@ -552,11 +552,10 @@ class Driver(Loop):
 
     def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks. Some notices are journaled first, at once: those of claims,
-        for other processes, and the start of an agent's session, which a resume may continue.
+        for other processes, the start of an agent's session, which a resume may continue, and
+        what a sandbox refused.
         """
-        if not isinstance(
-            notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
-        ):
+        if not isinstance(notice, ev.JOURNALED_NOTICES):
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:

@@ -28,6 +28,7 @@ from handrail.engine.parts import (
     check_parts,
     check_paths,
     definition_of,
+    files_of_journal,
     new_run_id,
     start_after,
 )
@@ -297,6 +298,8 @@ class Engine(TakesOptions):
             parts.around,
             parts.folder_of_agent,
             lambda: machine.run.recorded,
+            parts.sandbox,
+            files_of_journal(self._journal),
             portable_format,
         )
         driver = Driver(

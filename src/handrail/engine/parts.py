@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from handrail.engine.claiming import SharedClaims
@@ -25,6 +26,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
 from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of, word_of
+from handrail.model.sandbox import Boundary, boundary_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.record.run_record import Recorded
@@ -83,6 +85,8 @@ class Parts:
     """The default settings of agents; computed when first needed."""
     check_agent: AgentCheck | None = None
     folder_of_agent: FolderOf | None = None
+    sandbox: Callable[[], Boundary] = lambda: None
+    """The sandbox of commands and stages without one of their own; computed when first needed."""
     claims: Claims | None = None
     """The port that grants claims; None: the claims of this machine."""
     shared_claims: SharedClaims = field(default_factory=SharedClaims)
@@ -246,6 +250,7 @@ _OF_CLASS: Mapping[str, tuple[type, str]] = {
     "portable": (bool, "True or False"),
     "ladder": (Ladder, "Ladder(...), such as Ladder(crash_retries=5)"),
 }
+_BOUNDS = {"sandbox": boundary_of}
 _SECONDS = ("linger_s", "suspend_timers_after_s", "cleanup_timeout_s")
 _CHECKED_ELSEWHERE = frozenset({"self", "__class__", "gates", "backend"})
 
@@ -264,6 +269,8 @@ def check_arguments(given: Mapping[str, Any]) -> None:
             _check_mapping(name, value)
         elif name in _LISTS:
             _check_list(name, value)
+        elif name in _BOUNDS:
+            _BOUNDS[name](value, f"{name} of an Executor")
         elif name == "linger_s" and value == math.inf:
             continue  # until an answer comes
         elif name in _SECONDS:
@@ -277,6 +284,14 @@ def check_arguments(given: Mapping[str, Any]) -> None:
             count_of(value, f"{name} of an Executor")
         else:
             _check_part(name, value)
+
+
+def files_of_journal(journal: Journal) -> tuple[Path, ...]:
+    """The files of a journal that is one file and others beside it; none for other journals."""
+    path = getattr(journal, "path", None)
+    if not isinstance(path, Path):
+        return ()
+    return tuple(path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm", "-journal"))
 
 
 def _check_mapping(name: str, value: object) -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +37,7 @@ from handrail.model.results import (
     add_launch,
     add_usage,
 )
+from handrail.model.sandbox import Boundary, InheritEnv, chosen_sandbox
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace
     from handrail.engine.portable import PortableFormat
     from handrail.ports.claims import LaunchClaims
-
-_STAGE_OUTPUT = 20_000
 
 Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes the async context manager that surrounds an attempt, in the attempt's context."""
@@ -80,6 +80,10 @@ class Performer:
     folder_of_agent: FolderOf | None = None
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """Gives the record of earlier drives."""
+    sandbox: Callable[[], Boundary] = lambda: None
+    """The run's sandbox, for commands and stages that have none of their own."""
+    hidden: tuple[Path, ...] = ()
+    """The run's own files, which no sandbox shows."""
     portable_format: PortableFormat | None = None
     """Writes and reads each attempt, as if another process performed it; None: it runs as is."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
@@ -222,6 +226,7 @@ class Performer:
             getattr(agent, "output", Any),
             tree=command.tree,
             claims=claims,
+            hidden=self.hidden,
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
             request = replace(request, prompt=await agent.prompt_for(request))
@@ -333,23 +338,47 @@ class _Attempt:
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         return await call(function, args, {}, inline=False, current=self._current)
 
-    async def run(
-        self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
+    async def run(  # as the verbs have it
+        self,
+        argv: Any,
+        sandbox: Boundary = None,
+        inherit_env: InheritEnv | None = None,
+        *,
+        cwd: Any = None,
+        env: Any = None,
+        stdin: Any = None,
     ) -> CommandResult[Any]:
         from handrail.system.run import run_process
 
         command, performer = self._command, self._performer
-        tree, path = command.tree, command.path
+        tree, path, marker = command.tree, command.path, performer.marker(command)
         if tree is not None:  # inside the step's worktree
             cwd = tree.inside(os.getcwd() if cwd is None else os.fspath(cwd))  # noqa: PTH109  # as it is
-        done = await run_process(
+        run = partial(
+            run_process,
             argv,
             cwd=cwd,
             env=env,
             stdin=stdin,
-            marker=performer.marker(command),
+            marker=marker,
             on_output=lambda stream, text: performer.emit_notice(ev.StepOutput(path, stream, text)),
         )
+        chosen = chosen_sandbox(sandbox, performer.sandbox())
+        if chosen is None and inherit_env is None:
+            done = await run()
+        else:
+            from handrail.sandbox.mounts import Scene
+            from handrail.workspace.sandboxed import surroundings_of
+
+            async with surroundings_of(
+                chosen,
+                inherit_env,
+                Scene(Path(os.getcwd(), cwd or ""), hidden=performer.hidden),  # noqa: PTH109  # as it is
+                tree=tree,
+                tell=lambda what, by: performer.emit_notice(ev.SandboxDenied(path, what, by)),
+                marker=f"{marker}/git",
+            ) as (around, boundary):
+                done = await run(around=around, boundary=boundary)
         return CommandResult(done.exit_code, done.stdout, done.stderr)
 
     async def built(self, context: Context) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ import attrs
 from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.policy import Ladder, checked, count_of, number, positive_seconds, word_of
 from handrail.model.results import Usage
+from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.typed.jsonsafe import short_repr
 
 Permission: TypeAlias = Literal["read_only", "workspace", "full"]
@@ -67,6 +68,10 @@ def _names_only(env: Mapping[str, str] | None) -> str:
     return repr(None if env is None else sorted(env))  # the values may be secrets
 
 
+def _inherited(given: Any) -> Any:
+    return inherited_of(given, "inherit_env of AgentOptions")
+
+
 _CLASS = "AgentOptions"
 _TEXT = checked(_text_of, _CLASS)
 _LIST = checked(_list_of, _CLASS)
@@ -110,7 +115,10 @@ class AgentOptions:
       ``{"url": ..., "headers": {...}}``; with ``"type"`` if need be.
     - ``temperature`` of the model, and ``max_tokens`` of one of its messages.
     - ``cwd``: its working folder (default: this process's), ``add_dirs``: further ones.
-    - ``env`` is added to this process's environment.
+    - ``env`` is added to what it inherits of this process's environment: ``inherit_env="safe"``
+      (all but what looks like a secret, and what it needs itself), ``"all"``, or a list of names.
+    - ``sandbox``: the boundary that the kernel keeps around it, a ``Sandbox``, or True for one that
+      follows from the step. False: none, whatever the run says.
     - ``max_turns``: of the model, within one answer. ``max_cost_usd``: for one answer.
     - ``start_timeout_s`` (60): until the first sign of life. ``idle_timeout_s`` (300): from one
       sign to the next; ``tool_timeout_s`` (1800) while a tool is at work. ``timeout_s``: for one
@@ -140,6 +148,8 @@ class AgentOptions:
     env: Mapping[str, str] | None = attrs.field(
         default=None, converter=_dict, validator=_MAPPING, repr=_names_only
     )
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
+    sandbox: Boundary = attrs.field(default=None, validator=checked(boundary_of, _CLASS))
     temperature: float | None = attrs.field(
         default=None, validator=number("a number from 0 up", lambda t: 0 <= t < math.inf, _CLASS)
     )

@@ -28,7 +28,7 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.model.work import Task
-from handrail.typed.reference import NEWER
+from handrail.typed.reference import OWN_STRICT_VALUE, OWN_VALUE, STRICT_VALUE, VALUE
 
 TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "backoff", "run"]
 
@@ -75,9 +75,9 @@ class WorkflowStarted(Stamped):
     """
 
     workflow_name: str
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=OWN_STRICT_VALUE)
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    forked_from: tuple[str, str | None] | None = field(default=None, metadata=NEWER)
+    forked_from: tuple[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class WorkflowCompleted(Stamped):
     """
 
     status: RunStatus
-    value: Any = None
+    value: Any = field(default=None, metadata=STRICT_VALUE)
     error: str | None = None
     error_type: str | None = None
     traceback: str | None = None
@@ -105,11 +105,11 @@ class RunSuspended(Stamped):
     ``notes`` say what bodies did when they were closed: raised, or yielded steps that did not run.
     """
 
-    waiting: tuple[OpenGate, ...] = ()
+    waiting: tuple[OpenGate, ...] = field(default=(), metadata=OWN_VALUE)
     signals: tuple[str, ...] = ()
     reason: str = "waiting"
     notes: tuple[str, ...] = ()
-    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
+    waits_for: tuple[WaitsFor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class RunSteered(Stamped):
 
     action: SteeringAction
     path: str = ""
-    value: Any = None
+    value: Any = field(default=None, metadata=VALUE)
     by: str | None = None
     letter: int = 0
 
@@ -188,9 +188,9 @@ class StepStarted(Stamped):
     index: int = 0
     rollback: bool = False
     once: bool = False
-    accepts: Any = None
+    accepts: Any = field(default=None, metadata=VALUE)
     cleanup: bool = False
-    agents_may_answer: bool = field(default=False, metadata=NEWER)
+    agents_may_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +210,13 @@ class AttemptFailed(Stamped):
     error_bases: tuple[str, ...] = ()
     traceback: str | None = None
     retryable: bool = True
-    output: Any = None
+    output: Any = field(default=None, metadata=VALUE)
     usage: Usage | None = None
     took: int = 0
     left_out: tuple[str, ...] = ()
     composed: str = ""
     abandoned: bool = False
-    cause: str | None = field(default=None, metadata=NEWER)
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class StepInterrupted(Stamped):
 
     path: str
     reason: str = ""
-    usage: Usage | None = field(default=None, metadata=NEWER)
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class StepCompleted(Stamped):
     composed: str = ""
     took: int = 0
     left_out: tuple[str, ...] = ()
-    used_before: Usage | None = field(default=None, metadata=NEWER)
+    used_before: Usage | None = None
 
     @property
     def status(self) -> StepStatus:
@@ -281,7 +281,7 @@ class ValidationRound(Stamped):
     path: str
     number: int
     passed: bool
-    round: ValidationRoundResult
+    round: ValidationRoundResult = field(metadata=OWN_VALUE)
 
 
 # -- groups and children -------------------------------------------------------------------------
@@ -313,8 +313,8 @@ class GroupCompleted(Stamped):
     failed: int = 0
     cancelled: int = 0
     skipped: int = 0
-    order: tuple[str, ...] = field(default=(), metadata=NEWER)
-    why_stopped: str | None = field(default=None, metadata=NEWER)
+    order: tuple[str, ...] = ()
+    why_stopped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +343,8 @@ class MemberCompleted(Stamped):
     result: StepResult[Any]
     composed: str = ""
     left_out: tuple[str, ...] = ()
-    found: tuple[tuple[str, float], ...] = field(default=(), metadata=NEWER)
-    cause: str | None = field(default=None, metadata=NEWER)
+    found: tuple[tuple[str, float], ...] = ()
+    cause: str | None = None
 
     @property
     def status(self) -> StepStatus:
@@ -357,7 +357,7 @@ class TasksQueued(Stamped):
     """The tasks with which a ``work`` step begins, as the code lists them now."""
 
     path: str
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[Task, ...] = field(default=(), metadata=OWN_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,7 @@ class WorkEdited(Stamped):
     """
 
     path: str
-    add: tuple[Task, ...] = ()
+    add: tuple[Task, ...] = field(default=(), metadata=OWN_VALUE)
     drop: tuple[str, ...] = ()
     priority: Mapping[str, float] = field(default_factory=dict[str, float])
     by: str | None = None
@@ -395,7 +395,7 @@ class SubworkflowStarted(Stamped):
 
     path: str
     workflow_name: str
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=OWN_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +406,7 @@ class SubworkflowEnded(Stamped):
     workflow_name: str
     status: RunStatus
     error: str | None = None
-    value: Any = None
+    value: Any = field(default=None, metadata=STRICT_VALUE)
 
 
 # -- waiting -------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ class GateOpened(Stamped):
     """A question waits for a person."""
 
     path: str
-    gate: OpenGate
+    gate: OpenGate = field(metadata=OWN_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +425,7 @@ class GateAnswered(Stamped):
     """A gate got the one answer that counts; ``letter`` is its number if it came as a message."""
 
     path: str
-    answer: Any
+    answer: Any = field(metadata=VALUE)
     by: str | None = None
     letter: int = 0
 
@@ -448,7 +448,7 @@ class SignalReceived(Stamped):
     """
 
     name: str
-    payload: Any = None
+    payload: Any = field(default=None, metadata=VALUE)
     by: str | None = None
     letter: int = 0
 
@@ -508,7 +508,7 @@ class ClaimGranted(Stamped):
 
     path: str
     what: str
-    epoch: int = field(default=0, metadata=NEWER)
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,6 +519,23 @@ class ClaimLost(Stamped):
     what: str
     epoch: int = 0
     holder: str = ""
+
+
+DenialSource: TypeAlias = Literal["proxy", "output"]
+"""How a refusal is known: exactly, from the proxy; or as the program's output tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDenied(Stamped):
+    """A step's sandbox refused ``what``: a host, a path, a call.
+
+    ``source="proxy"`` is exact. The kernel tells nobody of what it refuses, so ``"output"`` is read
+    from what the program printed: some refusals are missing there, and some are of other causes.
+    """
+
+    path: str
+    what: str
+    source: DenialSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,7 +584,7 @@ class BudgetReserved(Stamped):
     launch: int
     tokens: int | None = None
     cost_usd: float | None = None
-    launches: int = field(default=1, metadata=NEWER)
+    launches: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,7 +598,7 @@ class BudgetSettled(Stamped):
     launch: int
     usage: Usage | None = None
     duration_s: float = 0.0
-    unmade: int = field(default=0, metadata=NEWER)
+    unmade: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,7 +618,7 @@ class BudgetRaised(Stamped):
 
     path: str
     scope: str
-    name: str = field(default="", metadata=NEWER)
+    name: str = ""
 
 
 ENDS: frozenset[type] = frozenset({StepCompleted, MemberCompleted})
@@ -640,6 +657,7 @@ Event: TypeAlias = (
     | ClaimWaiting
     | ClaimGranted
     | ClaimLost
+    | SandboxDenied
     | LadderStep
     | AgentGuided
     | BudgetReserved
@@ -853,5 +871,6 @@ Progress: TypeAlias = (
 )
 
 OfClaims: TypeAlias = ClaimWaiting | ClaimGranted | ClaimLost
-Notice: TypeAlias = Progress | AgentSessionStarted | OfClaims
+Notice: TypeAlias = Progress | AgentSessionStarted | OfClaims | SandboxDenied
 """What an agent or its backend reports while it works; all but ``Progress`` is journaled."""
+JOURNALED_NOTICES = (AgentSessionStarted, ClaimWaiting, ClaimGranted, ClaimLost, SandboxDenied)

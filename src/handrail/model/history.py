@@ -31,7 +31,8 @@ class StepDiff:
 class RunDiff:
     """Two runs, step by step: the steps of ``a`` in its order, steps of ``b`` alone in between.
 
-    ``fields`` names those of the runs' ``status``, ``value`` and ``error`` that differ.
+    ``fields`` names those of the runs' ``status``, ``value`` and ``error`` that differ, and
+    ``denied`` if their sandboxes refused different things.
     """
 
     a: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
+from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
 from handrail.errors import StepChange
 from handrail.model.dataclass import dataclass
 from handrail.model.results import RunStatus, StepStatus, WaitsFor
-from handrail.typed.reference import NEWER
 
 PlanState: TypeAlias = Literal["recorded", "changed", "will run", "may run", "orphaned"]
 
@@ -57,8 +56,8 @@ class Plan:
     ends: RunStatus | None = None
     undoes: tuple[str, ...] = ()
     unwinds: str | None = None
-    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
-    stuck: str | None = field(default=None, metadata=NEWER)
+    waits_for: tuple[WaitsFor, ...] = ()
+    stuck: str | None = None
 
     @property
     def changes(self) -> tuple[StepChange, ...]:

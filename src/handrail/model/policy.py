@@ -11,7 +11,6 @@ import attrs
 
 from handrail.errors import DefinitionError
 from handrail.model.outcome import members_of
-from handrail.typed.reference import NEWER
 
 OnError: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing"]
 RetryOn: TypeAlias = (
@@ -191,7 +190,7 @@ class Limits:
     max_visits: int | None = attrs.field(default=None, validator=checked(count_of))
     budget: Budget | None = attrs.field(default=None, validator=checked(_budget, "Limits"))
     on_breach: OnLimit = attrs.field(
-        default="fail", validator=checked(word_of, "Limits", words=("fail", "ask")), metadata=NEWER
+        default="fail", validator=checked(word_of, "Limits", words=("fail", "ask"))
     )
 
     def over(self, other: Limits | None) -> Limits:
@@ -262,7 +261,7 @@ class Budget:
     usd: float | None = attrs.field(default=None, validator=_USD)
     launches: int | None = attrs.field(default=None, validator=_BUDGET_COUNT)
     wall_s: float | None = attrs.field(default=None, converter=_wall_s)
-    unknown: int | None = attrs.field(default=None, validator=_BUDGET_COUNT, metadata=NEWER)
+    unknown: int | None = attrs.field(default=None, validator=_BUDGET_COUNT)
     soft: float = attrs.field(
         default=0.8,
         validator=number("a share above 0 and up to 1", lambda share: 0 < share <= 1, "a Budget"),
@@ -333,7 +332,7 @@ class Ladder:
     """
 
     transient_retries: int | None = attrs.field(default=None, validator=_TRIES)
-    transient_max_wait_s: float = attrs.field(default=DAY_S / 2, converter=_wait_s, metadata=NEWER)
+    transient_max_wait_s: float = attrs.field(default=DAY_S / 2, converter=_wait_s)
     backoff: Backoff = attrs.field(
         default=Backoff(initial_s=5.0, factor=2.0, max_s=900.0, jitter=0.5),
         validator=checked(_backoff, "a Ladder"),
@@ -348,7 +347,7 @@ class Ladder:
     cap_max_wait_s: float = attrs.field(default=8 * DAY_S, converter=_wait_s)
     max_launches: int = attrs.field(default=500, validator=_TRIES)
     auth: OnAuth = attrs.field(
-        default="suspend", validator=checked(word_of, "a Ladder", words=ON_AUTH), metadata=NEWER
+        default="suspend", validator=checked(word_of, "a Ladder", words=ON_AUTH)
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
 from handrail.shortening import reason_of, shortened
-from handrail.typed.reference import ELSEWHERE, IN_VALUE, NEWER, recorded_name
+from handrail.typed.reference import ELSEWHERE, IN_VALUE, OF_RECORD
 
 if TYPE_CHECKING:
     from handrail.secrets.values import Secrets
@@ -48,8 +48,8 @@ class Usage:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_source: Literal["reply", "table"] | None = None
-    unpriced: int = field(default=0, compare=False, metadata=NEWER)
-    unknown: int = field(default=0, compare=False, metadata=NEWER)
+    unpriced: int = field(default=0, compare=False)
+    unknown: int = field(default=0, compare=False)
 
     def __add__(self, other: Usage) -> Usage:
         by_table = "table" in (self.cost_source, other.cost_source)
@@ -185,13 +185,13 @@ class StepResult(Generic[T_co]):
     traceback: str | None = None
     duration_ms: float = 0.0
     attempts: int = 1
-    replayed: bool = False
+    replayed: bool = field(default=False, metadata=OF_RECORD)
     abandoned: bool = False
     masked: bool = False
     usage: Usage | None = None
-    handled: tuple[Failure, ...] = field(default=(), metadata=NEWER)
-    at: float = field(default=0.0, metadata=NEWER)
-    given_by: str | None = field(default=None, metadata=NEWER)
+    handled: tuple[Failure, ...] = ()
+    at: float = field(default=0.0, metadata=OF_RECORD)
+    given_by: str | None = None
 
     def __post_init__(self) -> None:
         if self.duration_ms < 0:
@@ -262,7 +262,7 @@ def _utc(at: float) -> datetime:
 
 def qualified(cls: type) -> str:
     """``module.Qualname`` of a class, the form in which error types are recorded."""
-    return recorded_name(f"{cls.__module__}:{cls.__qualname__}").replace(":", ".")
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 _UNSET: Any = None
@@ -464,8 +464,8 @@ class OpenGate:
     default: Any = None
     has_default: bool = False
     opening: int = 1
-    values: tuple[Any, ...] = field(default=(), metadata=NEWER)
-    agents_may_answer: bool = field(default=False, metadata=NEWER)
+    values: tuple[Any, ...] = ()
+    agents_may_answer: bool = False
 
 
 A_PERSON, A_SENDER = "a person", "a sender"
@@ -583,8 +583,8 @@ class WorkflowResult(Generic[R_co]):
     waiting_signals: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    at: float = field(default=0.0, metadata=NEWER)
-    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
+    at: float = field(default=0.0, metadata=OF_RECORD)
+    waits_for: tuple[WaitsFor, ...] = ()
 
     @property
     def started_at(self) -> datetime:

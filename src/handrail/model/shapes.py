@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
@@ -64,6 +65,7 @@ class AgentRequest:
     - ``output`` is the answer's type as the workflow's agent declares it (Any: not declared), and
       ``prompt`` that agent's rendered prompt: both are for a fake in the agent's place.
     - ``tree`` is the worktree in which the enclosing steps work; None: the process's folder.
+      ``hidden`` are the run's own files, which a sandbox does not show.
       ``claims`` (a ``LaunchClaims``) has the launch's claims; None if its run keeps no claims.
     """
 
@@ -85,6 +87,7 @@ class AgentRequest:
     prompt: str = ""
     tree: OwnTree | None = None
     claims: Any = None
+    hidden: tuple[Path, ...] = ()
 
 
 class AgentLike(Protocol[T_co]):

@@ -58,7 +58,8 @@ class AgentTurn:
     ``schema`` is the JSON schema that the answer must fit, for backends that can enforce one.
     ``context`` are the values that the prompt was rendered from. ``options`` are complete: the
     options in force for this turn. ``mark`` identifies the run's processes (empty: the run's id).
-    ``launch`` counts the step's launches over all attempts and drives (0: not known).
+    ``launch`` counts the step's launches over all attempts and drives (0: not known). ``boundary``
+    is the sandbox that a program must be started in, made of ``options.sandbox`` and the step.
     """
 
     agent: str
@@ -78,6 +79,7 @@ class AgentTurn:
     now: Callable[[], float] | None = None
     mark: str = ""
     launch: int = 0
+    boundary: Any = None
 
     @property
     def marker(self) -> str:

@@ -18,7 +18,6 @@ from handrail.model.events import (
     WorkEdited,
 )
 from handrail.model.results import RunStatus, WaitsFor
-from handrail.typed.reference import NEWER
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -66,8 +65,8 @@ class RunInfo:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     holder: Holder | None = None
     damaged: str = ""
-    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
-    forked_from: tuple[str, str | None] | None = field(default=None, metadata=NEWER)
+    waits_for: tuple[WaitsFor, ...] = ()
+    forked_from: tuple[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from handrail.record.outputs import steps_of
 from handrail.record.reading import ended
 from handrail.record.results import tree_order
 from handrail.record.run_record import Recorded
+from handrail.typed.field_words import OF_ITS_RUN
 
 
 def diff_of(
@@ -59,20 +60,11 @@ def _step(
     return StepDiff(path, "changed" if differ else "same", differ, a, b)
 
 
-OF_TIME = frozenset({
-    *("duration_ms", "total_duration_ms", "duration_s"),
-    *("at", "started_at", "ended_at", "due", "since", "deadline"),
-})  # fmt: skip
-"""Fields of handrail's own records that are times, and so differ in every run."""
-_OF_ITS_RUN = OF_TIME | {"replayed", "run_id", "session", "session_usage"}
-"""Fields that two runs of the same workflow never share."""
-
-
 def equal(a: Any, b: Any, identity: Callable[[Any], str]) -> bool:
     """True if two values are equal, apart from times and the like in results inside of them."""
     if a is b or identity(a) == identity(b):
         return True
-    return bool(without(_OF_ITS_RUN, a, identity) == without(_OF_ITS_RUN, b, identity))
+    return bool(without(OF_ITS_RUN, a, identity) == without(OF_ITS_RUN, b, identity))
 
 
 def without(left_out: Container[str], value: Any, leaf: Callable[[Any], Any] | None = None) -> Any:
@@ -97,8 +89,14 @@ def _run_fields(
     a: Sequence[ev.Event], b: Sequence[ev.Event], identity: Callable[[Any], str]
 ) -> tuple[str, ...]:
     ends = ended(a), ended(b)
-    return tuple(
+    names = [
         name
         for name in ("status", "value", "error")
         if not equal(getattr(ends[0], name, None), getattr(ends[1], name, None), identity)
-    )
+    ]
+    return (*names, *(("denied",) if _denied(a) != _denied(b) else ()))
+
+
+def _denied(history: Sequence[ev.Event]) -> set[tuple[str, str]]:
+    """What sandboxes refused, by the path of the step."""
+    return {(event.path, event.what) for event in history if isinstance(event, ev.SandboxDenied)}

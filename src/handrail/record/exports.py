@@ -123,7 +123,7 @@ def read_export(file: str, stream: BinaryIO) -> Exported:
     The first line that is no line of an export is the last one that is read.
 
     Raises:
-        DamagedExport: a line is not as it was written, or the file is of a newer version; with the
+        DamagedExport: a line is not as it was written, or the file is of another format; with the
             number of the line.
     """
     crc, whole, blobs = 0, hashlib.sha256(), dict[str, str]()
@@ -176,11 +176,9 @@ def _fields(file: str, number: int, line: bytes, before: int) -> _Fields:
 def _begun(file: str, fields: _Fields) -> Exported:
     if fields.handrail != "run":
         raise DamagedExport(file, 1, "it is no export of a run", _MAKE_ONE)
-    if fields.version > VERSION:
-        made = (
-            f"it was made by a newer handrail (format {fields.version}, known are up to {VERSION})"
-        )
-        raise DamagedExport(file, 1, made, "Install that version to read it")
+    if fields.version != VERSION:
+        made = f"its format is version {fields.version}, this handrail knows version {VERSION}"
+        raise DamagedExport(file, 1, made, "Read it with the handrail that wrote it")
     return Exported(fields.run_id, fields.workflow, [])
 
 

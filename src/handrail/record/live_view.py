@@ -660,6 +660,7 @@ class LiveRun:
         ev.ClaimWaiting: _waits,
         ev.ClaimGranted: _waits,
         ev.ClaimLost: _waits,
+        ev.SandboxDenied: _notice,
         ev.AgentGuided: _guided,
         ev.LadderStep: _launch_failed,
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -30,6 +30,7 @@ from handrail.model.results import (
 )
 from handrail.model.work import Task
 from handrail.secrets.sealing import seal_text, unseal_text, variables_in
+from handrail.typed.field_words import TEXTS
 
 T = TypeVar("T")
 Body: TypeAlias = dict[str, Any]
@@ -44,8 +45,8 @@ class Layout:
     """How one kind of event is written and read.
 
     ``write`` returns the body, the user's value (None for none), and whether the body has free text
-    (an error, a reason). ``read`` may change the body that it gets. For errors, ``value`` names the
-    value, and ``of`` its owner. ``own``: the value is an object of handrail's, or a dict by name,
+    (an error, a reason). ``read`` may change the body that it gets. ``value`` names the value, for
+    errors. ``own``: the value is an object of handrail's, or a dict by name,
     with the user's values inside; ``each``: it is a tuple of such. ``strict``: a value is refused
     if its classes could not be found again by their names alone.
     """
@@ -54,7 +55,6 @@ class Layout:
     write: Callable[[Any], EncodedEvent]
     read: Callable[[Row, str, Body, Any], Any]
     value: str = ""
-    of: Callable[[Any], str] = str
     own: bool = False
     each: bool = False
     strict: bool = False
@@ -97,9 +97,9 @@ def _bodies_of(own: Iterable[Any]) -> list[Body]:
 def _own(kind: type[T], body: Body) -> T:
     """The record of such an object; unknown fields are left out."""
     known = {name: body[name] for name in _FIELDS[cast("Any", kind)] if name in body}
-    for name, form in _forms(cast("Any", kind)).items():
+    for name, restored in _OWN_RESTORING[cast("Any", kind)].items():
         if name in known:
-            known[name] = form.restore(known[name])
+            known[name] = restored(known[name])
     return kind(**known)
 
 
@@ -130,83 +130,98 @@ def _forked_from(said: Any) -> tuple[str, str | None] | None:
     return None if said is None else (said[0], said[1])
 
 
-class Form(NamedTuple):
-    """How a field of a type that is no plain JSON is written into a body, and read from it."""
-
-    write: Callable[[Any], Any] | None
-    restore: Callable[[Any], Any]
+def _found(said: Iterable[Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((str(task_id), float(priority)) for task_id, priority in said)
 
 
-_FORMS: Mapping[str, Form] = {
-    "Launch": Form(_body_of, partial(_own, Launch)),
-    "Mapping[str, float]": Form(dict, dict),
-    "Mapping[str, str]": Form(dict, dict),
-    "Usage | None": Form(_body_of, _usage),
-    "tuple[Failure, ...]": Form(_bodies_of, partial(_owns, Failure)),
-    "tuple[RollbackError, ...]": Form(_bodies_of, partial(_owns, RollbackError)),
-    "tuple[WaitsFor, ...]": Form(_bodies_of, waits_from),
-    "tuple[int, ...]": Form(None, tuple),
-    "tuple[str, ...]": Form(None, tuple),
-    "tuple[str, str | None] | None": Form(list, _forked_from),
+_Form: TypeAlias = tuple[Callable[[Any], Any] | None, Callable[[Any], Any]]
+_FORMS: Mapping[str, _Form] = {
+    "Usage | None": (_body_of, _usage),
+    "Launch": (_body_of, partial(_own, Launch)),
+    "Mapping[str, str]": (dict, dict),
+    "Mapping[str, float]": (dict, dict),
+    "tuple[str, ...]": (None, tuple),
+    "tuple[int, ...]": (None, tuple),
+    "tuple[str, str | None] | None": (list, _forked_from),
+    "tuple[tuple[str, float], ...]": (None, _found),
+    "tuple[Failure, ...]": (_bodies_of, partial(_owns, Failure)),
+    "tuple[RollbackError, ...]": (_bodies_of, partial(_owns, RollbackError)),
+    "tuple[WaitsFor, ...]": (_bodies_of, partial(_owns, WaitsFor)),
 }
-"""By the type of a field, as its class has it: no name of a field means anything here."""
+"""How a field of a type that is no plain JSON is written in a body, and read, by that type."""
+
+
 _PLAIN = re.compile(
-    r"(str|int|float|bool|Literal\[.*]|Rung|(Run|Step)Status|SteeringAction|TimerReason)( \| None)?"
+    r"(str|int|float|bool|Literal\[.*]|Rung|(Run|Step)Status|SteeringAction|TimerReason"
+    r"|DenialSource)( \| None)?"
 )
 
 
-@cache
-def _forms(kind: Any, held: str = "") -> dict[str, Form]:
-    """The forms of a class's fields, by name; none for a plain one, and for that ``held`` apart.
+def _form(field: Field[Any]) -> _Form | None:
+    return _FORMS.get(cast("str", field.type))
+
+
+def _restoring(kind: Any, held: str = "") -> Mapping[str, Callable[[Any], Any]]:
+    """How the fields of a class are read that are no plain JSON; ``held`` is written apart.
 
     Raises:
         TypeError: a field is of a type that has no form.
     """
-    types = {one.name: str(one.type) for one in fields(kind) if one.name != held}
-    for name, type_ in types.items():
-        if type_ not in _FORMS and not _PLAIN.fullmatch(type_):
-            raise TypeError(f"{kind.__name__}.{name}: a record has no form for {type_}")
-    return {name: _FORMS[type_] for name, type_ in types.items() if type_ in _FORMS}
+    forms = {f.name: _form(f) for f in fields(kind) if f.name != held}
+    for field in fields(kind):
+        kind_of_field = cast("str", field.type)
+        if forms.get(field.name, ()) is None and not _PLAIN.fullmatch(kind_of_field):
+            raise TypeError(f"{kind.__name__}.{field.name}: a record has no form for {field.type}")
+    return {name: form[1] for name, form in forms.items() if form is not None}
+
+
+_OWN_RESTORING = {kind: _restoring(kind) for kind in _FIELDS}
+
+
+def _writing(kept: Iterable[Field[Any]]) -> list[tuple[str, Any, Callable[[Any], Any] | None]]:
+    """Name and default of these fields, and how each is written."""
+    return [(f.name, _default(f), (_form(f) or (None,))[0]) for f in kept]
+
+
+def _has_text(field: Field[Any]) -> bool:
+    return field.name in TEXTS and "str" in cast("str", field.type)
 
 
 # -- kinds by their fields -------------------------------------------------------------------------
 
 
-def _by_fields(
-    kind: type[Any],
-    value: str = "",
-    *,
-    of: Callable[[Any], str] = str,
-    own: bool = False,
-    talks: bool = True,
-    strict: bool = False,
-) -> Layout:
-    """The layout of a kind whose body has its fields by their names; ``value`` is one of them."""
-    every = {f.name: _default(f) for f in fields(kind) if f.name not in _ROW}
-    forms = _forms(cast("Any", kind), value)
-    writing = [
-        (name, default, forms[name].write if name in forms else None)
-        for name, default in every.items()
-        if name not in {"path", value}
-    ]
-    items_of = attrgetter(*(name for name, _, _ in writing), *_ROW)  # all at once, for speed
-    required = frozenset(name for name, default in every.items() if default is _REQUIRED)
-    restoring = [(index, forms[name].restore) for index, name in enumerate(every) if name in forms]
-    held_type = next((str(one.type) for one in fields(kind) if one.name == value), "")
-    empty = cast("Any", {"tuple": tuple, "Mapping": dict}.get(held_type.partition("[")[0]))
-    each = empty is tuple
-    may_be_none = bool(value) and not own and every[value] is _REQUIRED
+def _by_fields(kind: type[Any]) -> Layout:
+    """The layout of a kind whose body has its fields by their names, but for its value."""
+    every = {f.name: f for f in fields(kind) if f.name not in _ROW}
+    held = next((f for f in every.values() if f.metadata.get("handrail") == "value"), None)
+    value = "" if held is None else held.name
+    how: Mapping[Any, Any] = {} if held is None else held.metadata
+    defaults = {name: _default(f) for name, f in every.items()}
+    in_body = [f for f in every.values() if f.name not in {"path", value}]
+    writing = _writing(in_body)
+    items_of = attrgetter(*(f.name for f in in_body), *_ROW)  # all at once, for speed
+    required = frozenset(name for name, default in defaults.items() if default is _REQUIRED)
+    order = list(every)
+    restoring = [(order.index(name), made) for name, made in _restoring(kind, value).items()]
+    own, strict = "own" in how, "strict" in how
+    several = own and held is not None and cast("str", held.type).startswith("tuple[")
+    by_name = own and held is not None and cast("str", held.type).startswith("Mapping[")
+    empty: Callable[..., Any] | None = None
+    if several or by_name:
+        empty = cast("Callable[..., Any]", tuple if several else dict)
+    may_be_none = bool(value) and not own and defaults[value] is _REQUIRED
     has_path = "path" in every
+    talks = any(map(_has_text, in_body))
 
     def write(event: Any) -> EncodedEvent:
         body: Body = {}
         for (name, default, written), item in zip(writing, items_of(event), strict=False):
             if item is not default and item != default:
                 body[name] = item if written is None else written(item)
-        held = getattr(event, value) if value and "composed" not in body else None
+        kept: Any = getattr(event, value) if value and "composed" not in body else None
         if empty is not None:
-            held = empty(held) or None
-        return body, held, talks
+            kept = empty(kept) or None
+        return body, kept, talks
 
     def read(row: Row, path: str, body: Body, held: Any) -> Any:
         if has_path:
@@ -217,12 +232,12 @@ def _by_fields(
             body[value] = empty(())
         if not required.issubset(body):
             raise KeyError(*required.difference(body))
-        items = [body.get(name, default) for name, default in every.items()]
+        items = [body.get(name, default) for name, default in defaults.items()]
         for index, restored in restoring:
             items[index] = restored(items[index])
         return assembler(kind)(*row, *items)
 
-    return Layout(kind.__name__, write, read, value, of, own, each, strict)
+    return Layout(kind.__name__, write, read, value, own, several, strict)
 
 
 # -- kinds that are the end of something, with its result ------------------------------------------
@@ -234,64 +249,53 @@ _RESULT_BODY = {
     for name, default in _RESULT_DEFAULTS.items()
     if name not in {"name", "path", "step_type", "status", "output", "duration_ms", "usage", "at"}
 }
-_RESULT_FORMS = _forms(StepResult, "output")
 _RESULT_RESTORING = [
-    (index, _RESULT_FORMS[name].restore)
-    for index, name in enumerate(_RESULT_DEFAULTS)
-    if name in _RESULT_FORMS
+    (list(_RESULT_DEFAULTS).index(name), made)
+    for name, made in _restoring(StepResult, "output").items()
 ]
+_RESULT_WRITING = {
+    name: written for name, _, written in _writing(fields(StepResult)) if name in _RESULT_BODY
+}
 _RESULT_USUALLY = (*_RESULT_BODY.values(), None)
 _in_result_body = attrgetter(*_RESULT_BODY, "usage")
 
 
-def _write_step_completed(event: ev.StepCompleted) -> EncodedEvent:
-    result, composed = event.result, event.composed
-    body = _result_body(result, event.path)
-    if composed:
-        body["composed"] = composed
-    if event.took:
-        body["took"] = event.took
-    if event.left_out:
-        body["left_out"] = event.left_out
-    if event.used_before is not None:
-        body["used_before"] = _body_of(event.used_before)
-    return body, None if composed else result.output, _talks(body)
+def _of_end(kind: type[Any]) -> Layout:
+    """The layout of a kind with a result: its body has the fields of both."""
+    beside = [f for f in fields(kind) if f.name not in {*_ROW, "path", "result"}]
+    writing = _writing(beside)
+    unusual = [one for one in writing if one[1] is not _REQUIRED]
+    usually = tuple(default for _, default, _ in unusual)
+    usual_of = attrgetter(*(name for name, _, _ in unusual))
+    names = [f.name for f in beside]
+    at_result = [f.name for f in fields(kind)].index("result") - len((*_ROW, "path"))
+    required = frozenset(name for name, default, _ in writing if default is _REQUIRED)
+    restoring = [
+        (names.index(n), n, m) for n, m in _restoring(kind, "result").items() if n in names
+    ]
 
+    def write(event: Any) -> EncodedEvent:
+        body = _result_body(event.result, event.path)
+        for name in required:
+            body[name] = getattr(event, name)
+        items = usual_of(event)
+        if items != usually:
+            for (name, default, written), item in zip(unusual, items, strict=True):
+                if item != default:
+                    body[name] = item if written is None else written(item)
+        return body, None if event.composed else event.result.output, _talks(body)
 
-def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
-    composed, took, left_out = body.get("composed", ""), body.get("took", 0), _left_out(body)
-    result = _result(row[2], path, body, value)
-    before = _usage(body.get("used_before"))
-    return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out, before)
+    def read(row: Row, path: str, body: Body, value: Any) -> Any:
+        if not required.issubset(body):
+            raise KeyError(*required.difference(body))
+        items = [body.get(name, default) for name, default, _ in writing]
+        for index, name, restored in restoring:
+            if name in body:
+                items[index] = restored(items[index])
+        items.insert(at_result, _result(row[2], path, body, value))
+        return assembler(kind)(*row, path, *items)
 
-
-def _write_member_completed(event: ev.MemberCompleted) -> EncodedEvent:
-    result, composed = event.result, event.composed
-    body = _result_body(result, event.path)
-    body["index"] = event.index
-    if composed:
-        body["composed"] = composed
-    if event.left_out:
-        body["left_out"] = event.left_out
-    if event.found:
-        body["found"] = event.found
-    if event.cause is not None:
-        body["cause"] = event.cause
-    return body, None if composed else result.output, _talks(body)
-
-
-def _read_member_completed(row: Row, path: str, body: Body, value: Any) -> ev.MemberCompleted:
-    index, composed, left_out = body["index"], body.get("composed", ""), _left_out(body)
-    cause = body.get("cause")
-    found = tuple((str(one), float(priority)) for one, priority in body.get("found", ()))
-    result = _result(row[2], path, body, value)
-    return assembler(ev.MemberCompleted)(
-        *row, path, index, result, composed, left_out, found, cause
-    )  # fmt: skip
-
-
-def _left_out(body: Body) -> tuple[str, ...]:
-    return tuple(body.get("left_out", ()))
+    return Layout(kind.__name__, write, read, "output", strict=True)
 
 
 def _talks(body: Body) -> bool:
@@ -312,8 +316,8 @@ def _result_body(result: StepResult[Any], path: str) -> Body:
         return body
     for (name, default), item in zip(_RESULT_BODY.items(), unusual, strict=False):
         if item != default:
-            form = _RESULT_FORMS.get(name)
-            body[name] = item if form is None or form.write is None else form.write(item)
+            written = _RESULT_WRITING[name]
+            body[name] = item if written is None else written(item)
     if result.usage is not None:
         body["usage"] = _body_of(result.usage)
     return body
@@ -333,83 +337,27 @@ def _result(at: float, path: str, body: Body, output: Any) -> StepResult[Any]:
     return cast("Callable[..., StepResult[Any]]", assembler(StepResult))(*items)
 
 
-def _step(event: Any) -> str:
-    return f"step {event.path!r}"
-
-
 # -- every kind ------------------------------------------------------------------------------------
 
-
-def _layouts() -> dict[type, Layout]:
-    return {
-        ev.StepStarted: _by_fields(ev.StepStarted, "accepts", of=_step, talks=False),
-        ev.StepCompleted: Layout(
-            "StepCompleted",
-            _write_step_completed,
-            _read_step_completed,
-            "output",
-            _step,
-            strict=True,
-        ),
-        ev.MemberStarted: _by_fields(ev.MemberStarted, talks=False),
-        ev.MemberCompleted: Layout(
-            "MemberCompleted",
-            _write_member_completed,
-            _read_member_completed,
-            "output",
-            lambda event: f"member {event.path!r}",
-            strict=True,
-        ),
-        ev.WorkflowStarted: _by_fields(
-            ev.WorkflowStarted,
-            "inputs",
-            of=lambda event: f"workflow {event.workflow_name!r}",
-            own=True,
-            strict=True,
-        ),
-        ev.WorkflowCompleted: _by_fields(
-            ev.WorkflowCompleted, "value", of=lambda event: f"run {event.run_id!r}", strict=True
-        ),
-        ev.RunSuspended: _by_fields(
-            ev.RunSuspended, "waiting", of=lambda event: f"run {event.run_id!r}", own=True
-        ),
-        ev.RunResumed: _by_fields(ev.RunResumed),
-        ev.CancelRequested: _by_fields(ev.CancelRequested),
-        ev.RunSteered: _by_fields(ev.RunSteered, "value", of=_step),
-        ev.LimitReached: _by_fields(ev.LimitReached),
-        ev.AttemptFailed: _by_fields(ev.AttemptFailed, "output", of=_step),
-        ev.StepMoved: _by_fields(ev.StepMoved, talks=False),
-        ev.StepInterrupted: _by_fields(ev.StepInterrupted),
-        ev.ValidationRound: _by_fields(ev.ValidationRound, "round", of=_step, own=True),
-        ev.GroupStarted: _by_fields(ev.GroupStarted, talks=False),
-        ev.GroupCompleted: _by_fields(ev.GroupCompleted),
-        ev.TasksQueued: _by_fields(ev.TasksQueued, "tasks", of=_step, own=True),
-        ev.WorkEdited: _by_fields(ev.WorkEdited, "add", of=_step, own=True),
-        ev.WorkStopped: _by_fields(ev.WorkStopped),
-        ev.SubworkflowStarted: _by_fields(ev.SubworkflowStarted, "inputs", of=_step, own=True),
-        ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step, strict=True),
-        ev.GateOpened: _by_fields(ev.GateOpened, "gate", of=_step, own=True),
-        ev.GateAnswered: _by_fields(ev.GateAnswered, "answer", of=_step),
-        ev.TimerSet: _by_fields(ev.TimerSet, talks=False),
-        ev.SignalReceived: _by_fields(
-            ev.SignalReceived, "payload", of=lambda event: f"signal {event.name!r}"
-        ),
-        ev.RollbackStarted: _by_fields(ev.RollbackStarted, talks=False),
-        ev.RollbackCompleted: _by_fields(ev.RollbackCompleted),
-        ev.AgentSessionStarted: _by_fields(ev.AgentSessionStarted),
-        ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
-        ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
-        ev.ClaimLost: _by_fields(ev.ClaimLost),
-        ev.LadderStep: _by_fields(ev.LadderStep),
-        ev.AgentGuided: _by_fields(ev.AgentGuided),
-        ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
-        ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),
-        ev.BudgetWarning: _by_fields(ev.BudgetWarning, talks=False),
-        ev.BudgetRaised: _by_fields(ev.BudgetRaised, talks=False),
-    }
+LAYOUTS: Mapping[type, Layout] = {
+    kind: _of_end(kind) if kind in ev.ENDS else _by_fields(kind) for kind in get_args(Event)
+}
 
 
-LAYOUTS: Mapping[type, Layout] = _layouts()
+def _owner(event: Any) -> str:
+    """Whose value an event has, for errors."""
+    match event:
+        case ev.WorkflowStarted():
+            return f"workflow {event.workflow_name!r}"
+        case ev.WorkflowCompleted() | ev.RunSuspended():
+            return f"run {event.run_id!r}"
+        case ev.SignalReceived():
+            return f"signal {event.name!r}"
+        case ev.MemberCompleted():
+            return f"member {event.path!r}"
+        case _:
+            return f"step {event.path!r}"
+
 
 _OWN: Mapping[str, type] = {
     f"handrail:{cls.__name__}": cls
@@ -453,8 +401,8 @@ def _built(node: Any, codec: Codec) -> Any:
 # ``value`` of the user's that an event may have, as the codec writes it. Number, time and run are
 # the row's.
 #
-# What is written once is read for ever, so a reader ignores fields that it does not know and takes
-# the default for those it misses; a field is never renamed and never gets another meaning.
+# The format is that of version 0.1: a field is never renamed and never gets another meaning. A
+# reader ignores fields that it does not know, and takes the default for those it misses.
 
 
 class Record(NamedTuple):
@@ -564,7 +512,7 @@ def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
         texts = [codec.dump(item, root=f"{name}[{index}]") for index, item in enumerate(value)]
         return f"[{','.join(texts)}]"
     except OutputNotSerializable as error:
-        raise OutputNotSerializable(layout.of(event), error.field, error.why) from error.__cause__
+        raise OutputNotSerializable(_owner(event), error.field, error.why) from error.__cause__
 
 
 def _by_name(values: dict[str, Any], root: str, codec: Codec) -> str:
@@ -642,6 +590,7 @@ class _Start(msgspec.Struct):
     rollback: bool = False
     once: bool = False
     cleanup: bool = False
+    agents_may_answer: bool = False
 
 
 class _PlainEnd(msgspec.Struct, forbid_unknown_fields=True):
@@ -676,7 +625,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                 return new_start(
                     run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
                     start.verdict, start.signal, start.index, start.rollback, start.once, None,
-                    start.cleanup, False,  # noqa: FBT003
+                    start.cleanup, start.agents_may_answer,
                 )  # fmt: skip
             if kind == b"StepCompleted" and (value is None or _TAG_BYTES not in value):
                 end = _plain_end(body)

@@ -97,6 +97,8 @@ class Recorded(PathTree):
         """Why its last drive was suspended; empty if it was not."""
         self.is_stopped = False
         """A person stopped the last drive."""
+        self.denied: list[ev.SandboxDenied] = []
+        """What the sandboxes of its steps refused."""
         self.resumed_seq = 0
         """The event with which the last drive began; 0 in the first."""
         self.cancel: str | None = None
@@ -489,6 +491,9 @@ class Recorded(PathTree):
         self._account(path).launch_opened(event)
         self._wait(event)
 
+    def _sandbox_denied(self, event: ev.SandboxDenied) -> None:
+        self.denied.append(event)
+
     def _agent_guided(self, event: ev.AgentGuided) -> None:
         path, launch = event.path, event.next
         state = self._state(path)
@@ -688,6 +693,7 @@ class Recorded(PathTree):
         ev.SubworkflowEnded: _subworkflow_ended,
         ev.AgentSessionStarted: _session_started,
         ev.AgentGuided: _agent_guided,
+        ev.SandboxDenied: _sandbox_denied,
         ev.LadderStep: _ladder_step,
         ev.BudgetReserved: _budget_reserved,
         ev.BudgetSettled: _budget_settled,

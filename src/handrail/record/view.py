@@ -196,7 +196,8 @@ class RunView:
     ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
     drive was suspended, ``needs`` what a person must do first. ``inbox``: messages that it has not
     read yet. ``untold``: guidance that some agents, or all, have yet to get. ``stuck``: what it
-    waits for, whatever else, because the code cannot go on with its record.
+    waits for, whatever else, because the code cannot go on with its record. ``denied``: what its
+    sandboxes refused.
     """
 
     inputs: Any
@@ -214,6 +215,7 @@ class RunView:
     untold: tuple[ev.RunSteered, ...] = ()
     works: tuple[WorkView, ...] = ()
     stuck: WaitsFor | None = None
+    denied: tuple[ev.SandboxDenied, ...] = ()
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -245,6 +247,7 @@ class RunView:
             "waits_for": self.waits_for,
             "incidents": [incident_of(one.step) for one in self.incidents],
             "work": [one.to_dict() for one in self.works],
+            "denied": [{"path": d.path, "what": d.what, "source": d.source} for d in self.denied],
             "untold": [{"text": one.value, "path": one.path, "by": one.by} for one in self.untold],
             "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
         }
@@ -327,6 +330,7 @@ class _View:
             (*(one.event for one in recorded.guidance.waiting), *said),
             self._works,
             stuck,
+            tuple(recorded.denied),
         )
 
     def _needs(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ import msgspec
 from handrail.secrets.spellings import SHORTEST, utf8
 from handrail.secrets.tokens import OF_TOKENS, before_token, may_contain_token, unfinished_start
 from handrail.secrets.values import SecretFinder, SecretValues, mask_text
+from handrail.typed.field_words import NAMES, TERMS
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
 # How much of a streamed text can be searched for secrets before the rest has arrived.
@@ -93,18 +94,6 @@ PLAIN = frozenset({
 })  # fmt: skip
 """Types whose values contain no text."""
 
-# Handrail's own terms in its own records: they stay, as they do in a journal.
-_KEPT = frozenset({
-    *("run_id", "seq", "at", "step_type", "status", "kind", "on_error", "error_type"),
-    *("error_bases", "composed", "fingerprint", "digest", "stream", "direction", "decision"),
-    *("phase", "rung", "backend", "cost_source", "type", "accepts"),
-})  # fmt: skip
-# Names that authors chose.
-_NAMES = frozenset({
-    *("path", "name", "key", "workflow_name", "failed_step", "signal", "signals", "superseded"),
-    *("reused", "rerun", "scope", "tool", "orphaned", "left_out", "waiting_signals"),
-})  # fmt: skip
-
 
 class Mask:
     """Masks secrets in what handrail shows of a run: given values, and known shapes of tokens.
@@ -141,7 +130,7 @@ class Mask:
         return data
 
     def _field(self, key: str, item: Json) -> Json:
-        if isinstance(item, str) and len(item) < NAME_LEAST and key in _KEPT | _NAMES:
+        if isinstance(item, str) and len(item) < NAME_LEAST and (key in TERMS or key in NAMES):
             return item  # already masked before, so it is one of handrail's terms, or a name
         return self.plain(item)
 
@@ -237,9 +226,9 @@ class Mask:
         changes: dict[str, Any] = {}
         for name in _fields_of(cls):
             item = getattr(value, name, None)
-            if own and name in _KEPT:
+            if own and name in TERMS:
                 continue
-            new = self._named(item) if own and name in _NAMES else self._rebuilt(item, above, known)
+            new = self._named(item) if own and name in NAMES else self._rebuilt(item, above, known)
             if new is not item:
                 changes[name] = new
         if not changes:

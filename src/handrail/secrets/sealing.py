@@ -25,6 +25,7 @@ import msgspec
 from handrail.secrets.spellings import SHORTEST, spellings_of, utf8
 from handrail.secrets.tokens import may_contain_token, without_tokens
 from handrail.secrets.values import SecretFinder, SecretValues, finder_of, placeholder
+from handrail.typed.field_words import NAMES, TERMS
 
 Node: TypeAlias = dict[str, Any]
 
@@ -33,15 +34,7 @@ _SECRET = "secret"  # noqa: S105  # a tag, not one
 _MARK = '"$":"secret"'
 _BASE64 = '"base64":"'
 
-# Fields in which a record names things: paths, verbs, classes, backends. They stay even if a
-# variable's value happens to be such a word: a resume needs them, with or without that variable.
-_NAMING = frozenset({
-    *("path", "result_path", "name", "workflow_name", "run_id", "failed_step", "key", "composed"),
-    *("step_type", "status", "error_type", "error_bases", "kind", "on_error"),
-    *("signals", "superseded", "reused", "rerun", "orphaned", "left_out", "forked_from"),
-    *("backend", "rung", "scope", "cost_source"),
-})  # fmt: skip
-
+_STAY = TERMS | NAMES
 _PARTS = ("next", "usage", "spent", "session_usage")
 
 _encode = msgspec.json.Encoder().encode
@@ -53,7 +46,7 @@ def seal_text(
 ) -> tuple[str, bool]:
     """The JSON text without secrets, and whether a token in it was cut irreversibly.
 
-    ``record``: the text is one of handrail's own objects, whose fields in ``_NAMING`` stay.
+    ``record``: the text is one of handrail's own objects, whose ``TERMS`` and ``NAMES`` stay.
     """
     if len(text) < SHORTEST:
         return text, False
@@ -189,7 +182,7 @@ def _seal_object(node: Node, seal: _Seal, todo: list[Any], *, own: bool) -> None
         node["base64"] = seal.base64(node["base64"])
         return
     own = own or (tag is not None and tag.startswith("handrail:"))
-    stays = _NAMING if own else ()
+    stays = _STAY if own else ()
     items = [(key, node[key]) for key in node if key != _TAG and key not in stays]
     _seal_items(node, items, seal, todo)
     if tag is None and not own:

@@ -273,6 +273,11 @@ def _claim_lost(event: ev.ClaimLost) -> str:
     return f"lost {clean(event.what)} before it was done{now}"
 
 
+def _denied(event: ev.SandboxDenied) -> str:
+    said = "" if event.source == "proxy" else ", as its output says"
+    return f"its sandbox refused {clean(event.what, 160)}{said}"
+
+
 # -- agents ----------------------------------------------------------------------------------------
 
 _WORTH_SAYING_S = 1.0
@@ -436,6 +441,7 @@ FORMS: Final[Mapping[type, Form]] = {
     ev.ClaimWaiting: Form(_claim_waiting, "warning", sign="waiting", tone="warn"),
     ev.ClaimGranted: Form(lambda event: f"has {clean(event.what)} now", sign="again"),
     ev.ClaimLost: Form(_claim_lost, "error"),
+    ev.SandboxDenied: Form(_denied, "warning", sign="waiting", tone="warn", in_large_groups=False),
     ev.LadderStep: Form(
         _ladder_step,
         "warning",
@@ -494,7 +500,7 @@ def activity_text(latest: str | Event | ev.Progress | None) -> str:
     match latest:
         case str():
             return latest
-        case ev.LadderStep() | ev.AgentGuided():
+        case ev.LadderStep() | ev.AgentGuided() | ev.SandboxDenied():
             return event_text(latest)
         case ev.AgentTurnCompleted(problem=str(problem)):
             return f"asked again: {clean(problem)}"

@@ -18,16 +18,10 @@ from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
 from handrail.sinks.event_words import severity_of
 from handrail.sinks.masks import Masks, mask_data
+from handrail.typed.field_words import FOR_A_REPLAY, USER_VALUES
 from handrail.typed.jsonsafe import Json, json_safe
 
-# Values of the user's may be large or secret, and a log is no place to read a traceback in.
-_LEFT_OUT = frozenset({
-    "digest", "error_bases", "fingerprint", "inputs", "output", "payload", "prompt", "round",
-    "traceback", "value", "line", "input", "tasks", "add",
-    # What only a replay needs:
-    "accepts", "agents_may_answer", "cleanup", "composed", "found", "index", "left_out", "letter",
-    "once", "order", "rollback", "took",
-})  # fmt: skip
+_LEFT_OUT = USER_VALUES | FOR_A_REPLAY
 _OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")
 _PROGRESS = frozenset(get_args(Progress))
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")

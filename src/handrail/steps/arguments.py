@@ -24,6 +24,7 @@ from handrail.model.paths import check_name
 from handrail.model.patterns import normal
 from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.results import AgentResult, Choice
+from handrail.model.sandbox import Boundary, InheritEnv
 from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.model.work import Task
 from handrail.steps.leaves import ShellCommand
@@ -413,6 +414,8 @@ class Program(TypedDict, total=False):
     env: Mapping[str, str] | None
     stdin: str | bytes | None
     check: bool
+    sandbox: Boundary
+    inherit_env: InheritEnv | None
 
 
 class Launching(TypedDict, total=False):

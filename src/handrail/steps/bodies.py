@@ -42,11 +42,10 @@ class ChildWorkflow(Verb):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
-    def fingerprint(self, identity: Identity, *, as_given: bool = False) -> str:
+    def fingerprint(self, identity: Identity) -> str:
         definition, args, named = self.workflow.definition, self.args, dict(self.kwargs)
-        if not as_given:
-            with contextlib.suppress(TypeError):  # the child refuses them when it begins
-                args, named = (), dict(definition.signature.bind(*args, **named).arguments)
+        with contextlib.suppress(TypeError):  # the child refuses them when it begins
+            args, named = (), dict(definition.signature.bind(*args, **named).arguments)
         text = f"subworkflow {definition.name} {identity(list(args))}"
         return f"{text} {identity(named)}" if named else text
 

@@ -10,14 +10,11 @@ People read the text too: a mismatch shows it. A long text is cut, and gets a di
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from handrail.secrets.tokens import without_tokens
 from handrail.secrets.values import mask_text
-from handrail.steps.bodies import ChildWorkflow
-from handrail.steps.identity import Identity
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
@@ -32,11 +29,7 @@ def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None
 
     Names replace the values of ``secrets``, so that a renewed secret does not change the text.
     """
-    return _of_step(step, codec.identity, secrets)
-
-
-def _of_step(step: Step[Any], identity: Identity, secrets: Mapping[str, str] | None) -> str:
-    return short(step.verb.fingerprint(identity), secrets)
+    return short(step.verb.fingerprint(codec.identity), secrets)
 
 
 def matches(
@@ -47,25 +40,7 @@ def matches(
     The fast path masks no secrets: a text that equals the recorded one has none to mask.
     """
     plain = step.verb.fingerprint(codec.identity)
-    if recorded == plain or recorded == short(plain, secrets):  # the second is slow
-        return True
-    in_order = functools.partial(codec.identity, in_order=True)  # as version 0.1 wrote it
-    if recorded == _of_step(step, in_order, secrets):
-        return True
-    verb = step.verb
-    if not isinstance(verb, ChildWorkflow):
-        return False
-    older = (verb.fingerprint(identity, as_given=True) for identity in (codec.identity, in_order))
-    return recorded in {short(one, secrets) for one in older}
-
-
-def item_matches(
-    recorded: str, item: Any, codec: Codec, secrets: Mapping[str, str] | None = None
-) -> bool:
-    """True if a member's item has the recorded digest."""
-    if recorded == item_digest(item, codec, secrets):
-        return True
-    return recorded == short(codec.identity(item, in_order=True), secrets)
+    return recorded == plain or recorded == short(plain, secrets)  # the second is slow
 
 
 def item_digest(item: Any, codec: Codec, secrets: Mapping[str, str] | None = None) -> str:

@@ -20,6 +20,7 @@ from handrail.model.results import (
     UnparsedCommandResult,
     Usage,
 )
+from handrail.model.sandbox import Boundary, InheritEnv
 from handrail.model.shapes import AgentLike, OwnTree
 from handrail.shortening import shortened
 from handrail.steps.verbs import (
@@ -89,6 +90,8 @@ class ShellCommand(Leaf):
     stdin: str | bytes | None = None
     check: bool = True
     parse: Any = None
+    sandbox: Boundary = None
+    inherit_env: InheritEnv | None = None
 
     def fingerprint(self, identity: Identity) -> str:
         place = "" if self.cwd is None else f" in {self.cwd}"
@@ -100,7 +103,9 @@ class ShellCommand(Leaf):
         return declared.of_type(CommandResult, self.parse)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        done = await at.run(self.argv, cwd=self.cwd, env=self.env, stdin=self.stdin)
+        done = await at.run(
+            self.argv, self.sandbox, self.inherit_env, cwd=self.cwd, env=self.env, stdin=self.stdin
+        )
         if self.check and done.exit_code != 0:
             raise CommandFailed(_argv_text(self.argv), done.exit_code, done.stdout, done.stderr)
         if self.parse is None:
@@ -313,7 +318,9 @@ class StageCheck(Leaf):
         elif callable(check):
             result = await self._called(check, at)
         else:
-            done = await at.run(check if isinstance(check, str) else tuple(check))
+            done = await at.run(
+                check if isinstance(check, str) else tuple(check), stage.sandbox, stage.inherit_env
+            )
             printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
             error = None if done.exit_code == 0 else judging.exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)

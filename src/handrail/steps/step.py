@@ -40,6 +40,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
+from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import Found, StopRule, Task, Work
 from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand
@@ -220,16 +221,25 @@ class StepName:
         stdin: str | bytes | None = None,
         check: bool = True,
         parse: Any = None,
+        sandbox: Boundary = None,
+        inherit_env: InheritEnv | None = None,
     ) -> Step[CommandResult[Any]]:
         """Run a program: a list of arguments, or one text for the shell.
 
         ``env`` is added to this process's environment. ``check``: an exit code other than 0 fails
-        the step. ``parse=T``: stdout is JSON of type ``T`` and becomes ``.data``.
+        the step. ``parse=T``: stdout is JSON of type ``T`` and becomes ``.data``. ``sandbox``: the
+        boundary that the kernel keeps around it, a ``Sandbox``, or True for one that follows from
+        the step. ``inherit_env``: ``"safe"`` leaves out variables that look like secrets (as in
+        any sandbox), ``"all"`` none (as without), a list all but these.
         """
         words = argv if isinstance(argv, str) else arguments.argv_of(self.name, argv)
         if not words:
             raise DefinitionError(f"step {self.name!r}: .command() needs a program, got {argv!r}")
-        return Step(self.name, ShellCommand(words, cwd, env, stdin, check, parse))
+        boundary_of(sandbox, f"step {self.name!r}: sandbox")
+        inherits = inherited_of(inherit_env, f"step {self.name!r}: inherit_env")
+        return Step(
+            self.name, ShellCommand(words, cwd, env, stdin, check, parse, sandbox, inherits)
+        )
 
     @overload
     def agent(
@@ -265,7 +275,8 @@ class StepName:
         ``session`` (an earlier step's result, or an id) names the session to continue, with
         ``fork`` in a copy; else the agent starts clean. ``writes`` are patterns of the files that
         the agent may change, in a git repository: handrail saves other changes to a patch file and
-        undoes them, and the step fails. ``worktree`` gives the agent a git worktree of its own,
+        undoes them, and the step fails. Without a ``sandbox`` that is a look afterwards, and at the
+        repository alone. ``worktree`` gives the agent a git worktree of its own,
         merged back when it succeeds. ``check``, a function of the answer or an agent that is given
         ``answer``, accepts it (True) or refuses it (False, a reason, or ``passed`` and ``reason``);
         the agent is then asked once more, with the reason. ``default`` is the answer if the step

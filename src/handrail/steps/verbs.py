@@ -58,6 +58,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
+from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree
 from handrail.model.work import Work
 
@@ -90,18 +91,24 @@ class Missing:
 MISSING: Any = Missing()
 
 
+def _inherited(given: Any) -> Any:
+    return inherited_of(given, "inherit_env of a Stage")
+
+
 @attrs.frozen
 class Stage:
     """One named check of ``validate``: a command (text or argv), a callable, or an agent.
 
     A command passes with exit code 0. A callable passes unless it returns False or raises; it may
     be async, and may take the ``WorkflowContext``. An agent answers with a bool, or with ``passed``
-    and ``reason``.
+    and ``reason``. ``sandbox`` and ``inherit_env`` are those of ``.command``, for a command alone.
     """
 
     name: str
     check: str | Sequence[str] | Callable[..., Any] | AgentLike[Any]
     timeout: float | None = None
+    sandbox: Boundary = None
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
 
     def __attrs_post_init__(self) -> None:
         from handrail.model.paths import check_name
@@ -116,6 +123,13 @@ class Stage:
             )
         if self.timeout is not None:
             positive_seconds(self.timeout, f"timeout of stage {self.name!r}")
+        boundary_of(self.sandbox, f"sandbox of stage {self.name!r}")
+        is_command = isinstance(self.check, Sequence)
+        if not is_command and (self.sandbox or self.inherit_env is not None):
+            raise DefinitionError(
+                f"stage {self.name!r}: sandbox= and inherit_env= are for a command. A function "
+                f"runs in this process; an agent has its own, in its options."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +267,21 @@ class Performing(Protocol):
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What any other function of the user's returns, sync or async."""
 
-    async def run(
-        self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
+    async def run(  # the bounds are no option of the program's
+        self,
+        argv: Any,
+        sandbox: Boundary = None,
+        inherit_env: InheritEnv | None = None,
+        *,
+        cwd: Any = None,
+        env: Any = None,
+        stdin: Any = None,
     ) -> CommandResult[Any]:
-        """How a program ended; its output is shown while it runs."""
+        """How a program ended, within these bounds; its output is shown while it runs.
+
+        Raises:
+            SandboxUnavailable: this machine cannot enforce them.
+        """
         ...
 
     async def built(self, context: Context) -> Mapping[str, Any]:

@@ -30,6 +30,7 @@ from handrail.system.marker import (
     stat_of,
 )
 from handrail.system.pump import Pump, Stream
+from handrail.system.spawn import Boundary
 
 _FASTEST_FORKS_PER_S = 100_000
 """More process ids a second than any machine hands out; bounds when ids can have wrapped."""
@@ -148,10 +149,20 @@ def start_pump(
     selector: selectors.DefaultSelector,
     *,
     more: bool = False,
+    boundary: Boundary | None = None,
 ) -> Generator[Pump, None, None]:
-    """The pump of a child; on exit, the pump and the pipes are closed and the child is reaped."""
+    """The pump of a child; on exit, the pump and the pipes are closed and the child is reaped.
+    ``boundary``, which the child runs in, is told what it prints, and ended last.
+    """
+
+    def heard(stream: Stream, data: bytes) -> None:
+        if boundary is not None:
+            boundary.heard(data)
+        on_bytes(stream, data)
+
+    receive = on_bytes if boundary is None else heard
     try:
-        with contextlib.closing(Pump(child, stdin, on_bytes, selector, more=more)) as pump:
+        with contextlib.closing(Pump(child, stdin, receive, selector, more=more)) as pump:
             yield pump
     finally:
         for pipe in (child.stdin, child.stdout, child.stderr):
@@ -159,6 +170,8 @@ def start_pump(
                 pipe.close()
         child.kill()
         reap(child)
+        if boundary is not None:
+            boundary.end()
 
 
 def reap(child: subprocess.Popen[bytes]) -> int | None:

@@ -36,7 +36,7 @@ from handrail.system.ending import (
 from handrail.system.marker import marked_environment
 from handrail.system.pump import Pump, Stream
 from handrail.system.run import Tail
-from handrail.system.spawn import checked, open_selector
+from handrail.system.spawn import Boundary, checked, open_selector
 
 LINE_BYTES = 64 << 20
 """The longest line that is kept whole; agents print whole files and screenshots as one line."""
@@ -127,13 +127,14 @@ async def spawn_patiently(
     cwd: str | os.PathLike[str] | None,
     env: Mapping[str, str],
     has_stdin: bool,
+    boundary: Boundary | None = None,
 ) -> subprocess.Popen[bytes]:
     """A running child as ``spawn`` returns it; retries while the program's file is being replaced.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
     """
-    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin)
+    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin, boundary=boundary)
     asked_s = time.monotonic()
     while True:
         try:
@@ -178,6 +179,7 @@ async def open_live(
     stdin: bytes | None = None,
     exit_s: float = EXIT_S,
     alone_s: float | None = None,
+    boundary: Boundary | None = None,
 ) -> AsyncGenerator[LiveProcess, None]:
     """A running program. After the block no process of it is left, even if it was cancelled.
 
@@ -185,8 +187,8 @@ async def open_live(
     programs may run under one marker at the same time. ``stdin`` is its whole input; with None its
     stdin stays open for ``send``. ``exit_s`` is how long it may stay silent after it has closed its
     stdout. ``alone_s`` is how long it may take to exit when it is stopped, once no process that it
-    started is left. If its file is being updated at this moment, the start is retried for up to two
-    seconds.
+    started is left. ``boundary`` is what it runs in. If its file is being updated at this moment,
+    the start is retried for up to two seconds.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
@@ -196,8 +198,13 @@ async def open_live(
     unread = _Unread()
     await checkpoint_if_cancelled()
     with open_selector(argv) as selector:
-        child = await spawn_patiently(argv, cwd=cwd, env=environment, has_stdin=stdin != b"")
-        with start_pump(child, stdin or b"", unread.feed, selector, more=stdin is None) as pump:
+        child = await spawn_patiently(
+            argv, cwd=cwd, env=environment, has_stdin=stdin != b"", boundary=boundary
+        )
+        started = start_pump(
+            child, stdin or b"", unread.feed, selector, more=stdin is None, boundary=boundary
+        )
+        with started as pump:
             tree = ProcessTree(child, marker)
             live = LiveProcess(child, tree, pump, unread, exit_s, alone_s=alone_s)
             try:

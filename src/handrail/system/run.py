@@ -24,7 +24,7 @@ from handrail.shortening import LONGEST_WORD, head_end, tail_start
 from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, end, let_leave, start_pump
 from handrail.system.marker import kill_marked, marked_environment
 from handrail.system.pump import Pump, Stream
-from handrail.system.spawn import CommandNotStarted, input_bytes, open_selector, spawn
+from handrail.system.spawn import Boundary, CommandNotStarted, input_bytes, open_selector, spawn
 
 _LONGEST_UTF8_TAIL = 3
 
@@ -157,6 +157,8 @@ async def run_process(
     marker: str,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
+    around: Mapping[str, str] | None = None,
+    boundary: Boundary | None = None,
     stdin: str | bytes | None = None,
     on_output: OnOutput | None = None,
     limit_bytes: int = 8 << 20,
@@ -165,8 +167,9 @@ async def run_process(
 ) -> ProcessResult:
     """The result of a command, after it and every process that it started have ended.
 
-    ``/bin/sh -c`` runs a command given as one text. ``env`` is added to this process's environment,
-    and so is ``HANDRAIL_STEP=<marker>``; no two commands may run under one marker at the same time.
+    ``/bin/sh -c`` runs a command given as one text. ``env`` is added to this process's environment
+    or to ``around``, and so is ``HANDRAIL_STEP=<marker>``; no two commands may run under one marker
+    at the same time. ``boundary`` is what the command runs in.
     Without ``stdin`` the command reads ``/dev/null``. Output is decoded as UTF-8 with U+FFFD for
     other bytes (or, in the result's ``stdout``, as ``errors`` says), and passed to
     ``on_output(stream, text)`` as it arrives, cut anywhere; a slow receiver slows the command. The
@@ -186,10 +189,12 @@ async def run_process(
     """
     outputs = _Outputs(limit_bytes, on_output)
     data = input_bytes(stdin)
-    environment = {**os.environ, **(env or {}), **marked_environment(marker, os.environ)}
+    inherited = os.environ if around is None else around
+    environment = {**inherited, **(env or {}), **marked_environment(marker, os.environ)}
     await checkpoint_if_cancelled()
     started_s = time.perf_counter()
-    with _start_process(argv, cwd, environment, data, outputs.feed) as (child, pump):
+    started = _start_process(argv, cwd, environment, data, outputs.feed, boundary=boundary)
+    with started as (child, pump):
         tree = ProcessTree(child, marker)
         try:
             while not pump.exited:
@@ -220,11 +225,13 @@ def _start_process(
     env: Mapping[str, str],
     stdin: bytes,
     on_bytes: Callable[[Stream, bytes], None],
+    *,
+    boundary: Boundary | None,
 ) -> Generator[tuple[subprocess.Popen[bytes], Pump], None, None]:
     """A child and its pump; on exit the pump is closed and the child reaped."""
     with open_selector(argv) as selector:
-        child = spawn(argv, cwd=cwd, env=env, has_stdin=bool(stdin))
-        with start_pump(child, stdin, on_bytes, selector) as pump:
+        child = spawn(argv, cwd=cwd, env=env, has_stdin=bool(stdin), boundary=boundary)
+        with start_pump(child, stdin, on_bytes, selector, boundary=boundary) as pump:
             yield child, pump
 
 

@@ -8,6 +8,8 @@ import selectors
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from handrail.errors import CommandNotFound, DefinitionError, HandrailError
 from handrail.model.dataclass import dataclass
@@ -142,6 +144,33 @@ def _interpreter_of(file: str) -> str:
     return os.fsdecode(first[2:].strip().split(b" ")[0]) if first.startswith(b"#!") else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Launchable:
+    """What to execute in place of a command: words, environment, descriptors to hand down."""
+
+    words: Sequence[str]
+    env: Mapping[str, str]
+    descriptors: tuple[int, ...] = ()
+
+
+class Boundary(Protocol):
+    """What is put around a command before it starts, and is told what it prints. Mutable."""
+
+    def entered(
+        self, words: Sequence[str], env: Mapping[str, str], /
+    ) -> AbstractContextManager[Launchable]:
+        """What to execute; it has been started when the block ends."""
+        ...
+
+    def heard(self, data: bytes, /) -> None:
+        """Take what the command printed."""
+        ...
+
+    def end(self) -> None:
+        """Take away what was made for the command, once no process of it is left."""
+        ...
+
+
 SHELL = "/bin/sh"
 
 _SHOWN_CHARS = 80
@@ -153,18 +182,19 @@ def spawn(
     cwd: str | os.PathLike[str] | None,
     env: Mapping[str, str],
     has_stdin: bool,
+    boundary: Boundary | None = None,
 ) -> subprocess.Popen[bytes]:
     """A running child in a session of its own, its outputs on unbuffered pipes.
 
-    ``env`` is its whole environment. Its stdin is a pipe or ``/dev/null``. Blocks until the program
-    was executed, which takes a fraction of a millisecond.
+    ``env`` is its whole environment. Its stdin is a pipe or ``/dev/null``. ``boundary`` is what it
+    runs in. Blocks until the program was executed, which takes a fraction of a millisecond.
 
     Raises:
         CommandNotFound: the program or the working directory is not there or not usable.
         CommandNotStarted: the arguments are too long, or the machine is out of resources.
         DefinitionError: an argument or variable cannot be passed to any program.
     """
-    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin)
+    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin, boundary=boundary)
     try:
         return command.start()
     except OSError as error:
@@ -177,6 +207,7 @@ def checked(
     cwd: str | os.PathLike[str] | None,
     env: Mapping[str, str],
     has_stdin: bool,
+    boundary: Boundary | None = None,
 ) -> Command:
     """A command whose arguments were checked; the parameters are those of ``spawn``.
 
@@ -188,17 +219,20 @@ def checked(
     folder = None if cwd is None else os.fspath(cwd)
     if folder is not None:
         _check_text(f"the working directory of command {_quoted(words)}", folder)
-    return Command(words, folder, env, has_stdin)
+    return Command(words, folder, env, has_stdin, boundary)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to execute, where, and in which environment."""
+    """A command to execute, where, in which environment, and within what; every launch of a
+    program of the user's or an agent's is a ``start`` of one.
+    """
 
     words: Sequence[str]
     folder: str | None
     env: Mapping[str, str]
     has_stdin: bool
+    boundary: Boundary | None = None
 
     def start(self) -> subprocess.Popen[bytes]:
         """A running child, see ``spawn``.
@@ -206,10 +240,17 @@ class Command:
         Raises:
             OSError: it cannot be started.
         """
+        if self.boundary is None:
+            return self._execute(Launchable(self.words, self.env))
+        with self.boundary.entered(self.words, self.env) as launchable:
+            return self._execute(launchable)
+
+    def _execute(self, launchable: Launchable) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self.words,
+            launchable.words,
             cwd=self.folder,
-            env=self.env,
+            env=launchable.env,
+            pass_fds=launchable.descriptors,
             stdin=subprocess.PIPE if self.has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

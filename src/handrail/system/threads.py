@@ -177,6 +177,11 @@ def call_in_thread(function: Callable[[], Any], pending: Pending) -> ThreadCall:
     return call
 
 
+def any_at_work() -> bool:
+    """True if one of the threads has not returned from its call."""
+    return len(_ALL) > len(_IDLE)
+
+
 def _end() -> None:
     """End all threads, as Python does with its own: a call that goes on is waited for."""
     workers = list(_ALL)

@@ -51,7 +51,6 @@ BEAT_S = 1.0
 ABANDON_AFTER_S = 10.0
 """How long a cancelled attempt may take to end before it is abandoned."""
 _MISSING_RETRY_S = 5.0
-_RECORDED = (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
 _BROKEN_OFF = "the worker that was running it ended"
 _MESSAGE_CHARS = 1_000
 _KEPT_BYTES = 32 << 20
@@ -259,7 +258,7 @@ class Attempt:
         return await performer.perform(command, CURRENT.get())
 
     def _tell(self, notice: ev.Notice) -> None:
-        if isinstance(notice, _RECORDED):
+        if isinstance(notice, ev.JOURNALED_NOTICES):
             self._beat.notices.append(self._end_codec.row(notice))
             activity.heartbeat(self._beat_data())
 
@@ -341,6 +340,7 @@ def _performer(
         parts.agent_defaults,
         None,
         parts.around,
+        sandbox=parts.sandbox,
     )
 
 
@@ -423,7 +423,7 @@ async def perform_here(serving: Serving, codec: EndCodec, command: Perform | cmd
     notices: list[Any] = []
 
     def emit_notice(notice: ev.Notice) -> None:
-        if isinstance(notice, _RECORDED):
+        if isinstance(notice, ev.JOURNALED_NOTICES):
             notices.append(codec.row(notice))
 
     contexts = _contexts(serving, codec.run_id)

@@ -35,11 +35,12 @@ from handrail.model.results import (
 )
 from handrail.model.work import Found, Task
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.record.comparing import OF_TIME, without
+from handrail.record.comparing import without
 from handrail.steps.scope import scope
 from handrail.steps.step import step
 from handrail.steps.verbs import Stage, Step, Steps
 from handrail.testing.shapes import Body, workflow_of
+from handrail.typed.field_words import TIMES
 
 # -- effects ---------------------------------------------------------------------------------------
 
@@ -618,7 +619,7 @@ FLOWS: tuple[Any, ...] = (
 # -- comparing -------------------------------------------------------------------------------------
 
 
-_OF_ITS_ENGINE = OF_TIME | {
+_OF_ITS_ENGINE = TIMES | {
     *("run_id", "seq", "letter", "took", "traceback", "session_usage", "replayed"),
 }
 _OF_A_DRIVE = (ev.RunSuspended, ev.RunResumed, ev.StepMoved, ev.StepInterrupted)

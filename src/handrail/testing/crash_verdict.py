@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 from handrail.codec.codec import Codec
 from handrail.errors import OutputNotSerializable, StepWasInterrupted
 from handrail.model.results import StepResult, WorkflowResult, qualified
-from handrail.record.comparing import OF_TIME, without
+from handrail.record.comparing import without
+from handrail.typed.field_words import TIMES
 
 Verdict: TypeAlias = Mapping[str, str]
 """Texts of a result's parts, keyed by the name of the part: ``output of step 'plan'``."""
 
-_LEFT_OUT = OF_TIME | {"replayed", "traceback"}
+_LEFT_OUT = TIMES | {"replayed", "traceback"}
 _OUR_TAG = "handrail:"
 _SHOWN = 200
 _BEFORE = 60

@@ -12,58 +12,22 @@ from typing import Any
 
 from handrail.errors import CodeNotFound
 
-NEWER: Mapping[str, Any] = {"newer": True}
-"""Metadata of fields that version 0.1 did not have. A record leaves out their defaults, and a
-fingerprint the fields, so that a run of version 0.1 whose steps got such an object can be resumed.
-"""
+OF_RECORD: Mapping[str, Any] = {"handrail": "of the record"}
+"""Metadata of fields that say how a result was recorded or read: a fingerprint leaves them out."""
+
+VALUE: Mapping[str, Any] = {"handrail": "value"}
+"""Metadata of the one field of an event that holds a value of the user's: a record has it apart."""
+STRICT_VALUE: Mapping[str, Any] = {**VALUE, "strict": True}
+"""The same, of a value that is refused if its classes could not be found by their names alone."""
+OWN_VALUE: Mapping[str, Any] = {**VALUE, "own": True}
+"""The same, of handrail's own objects, or a dict by name, with the user's values inside."""
+OWN_STRICT_VALUE: Mapping[str, Any] = {**OWN_VALUE, **STRICT_VALUE}
 
 ELSEWHERE: Mapping[str, Any] = {"handrail": "elsewhere"}
 """Metadata of fields that JSON for people leaves out, because what they hold stands elsewhere."""
 
 IN_VALUE: Mapping[str, Any] = {"handrail": "in value"}
 """The same, of a field that often holds the object that the record has as its ``value``."""
-
-_RECORDED_AS = {
-    "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
-    "handrail.agents.cassette.cassette:CassetteMismatch": (
-        "handrail.agents.cassette.errors:CassetteMismatch"
-    ),
-    "handrail.agents.cassette.cassette:CassetteMissing": (
-        "handrail.agents.cassette.errors:CassetteMissing"
-    ),
-    "handrail.agents.prompt:Files": "handrail.agents.background:Files",
-    "handrail.engine.current:ContextNotAMapping": "handrail.engine.contexts:ContextNotAMapping",
-    "handrail.errors:CancelledFromWithin": "handrail.engine.stops:CancelledFromWithin",
-    "handrail.errors:CoreStalled": "handrail.engine.stops:CoreStalled",
-    "handrail.model.policy:Budget": "handrail.model.budget:Budget",
-    "handrail.model.policy:Ladder": "handrail.model.ladder:Ladder",
-    "handrail.record.rows:UnreadableRecord": "handrail.model.records:UnreadableRecord",
-    "handrail.secrets.values:Secrets": "handrail.model.policy:Secrets",
-    "handrail.static.source:SourceUnavailable": "handrail.dsl.source:SourceUnavailable",
-    "handrail.steps.verbs:StepNotYielded": "handrail.steps.forgotten:StepNotYielded",
-    "handrail.steps.verbs:Stage": "handrail.model.steps:Stage",
-    "handrail.system.spawn:CommandNotStarted": "handrail.system.refusal:CommandNotStarted",
-    "handrail.typed.convert:DoesNotFit": "handrail.model.convert:DoesNotFit",
-    "handrail.workspace.errors:PatchRefused": "handrail.agents.cassette.errors:PatchRefused",
-    "handrail.workspace.errors:ScopeViolated": "handrail.agents.bounds.errors:ScopeViolated",
-    "handrail.workspace.errors:WorktreeConflict": "handrail.agents.bounds.errors:WorktreeConflict",
-}
-"""handrail's own classes that have moved: the current name, and the name that records keep.
-
-Later versions read a journal, and compare its records with those of today. So a class that moves
-keeps the name that records have for it.
-"""
-_NOW = {recorded: now for now, recorded in _RECORDED_AS.items()}
-
-
-def recorded_name(name: str) -> str:
-    """``module:qualname`` of a class, as records have it."""
-    return _RECORDED_AS.get(name, name)
-
-
-def current_name(recorded: str) -> str:
-    """``module:qualname`` of the class that a record names."""
-    return _NOW.get(recorded, recorded)
 
 
 def reference(target: Callable[..., Any]) -> str:

@@ -12,17 +12,23 @@ import anyio
 from handrail.errors import ClaimLost, ClaimsFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
-from handrail.model.events import StepOutput
+from handrail.model.events import DenialSource, SandboxDenied, StepOutput
 from handrail.model.launch import AgentError
 from handrail.model.patterns import display_pattern
+from handrail.model.sandbox import chosen_sandbox
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
 from handrail.ports.claims import Claim, LaunchClaims, Resource
+from handrail.sandbox.bubblewrap import Confinement
+from handrail.sandbox.mounts import Scene
+from handrail.sandbox.programs import needs_of
+from handrail.sandbox.repository import OwnBranch
 from handrail.workspace.claims.holding import claims_of, find_lost_claim
 from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
 from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, folder_of, places_of
+from handrail.workspace.sandboxed import committing, own_branch, own_branch_of
 from handrail.workspace.scope import Reach, Scope, Violations, before_launch, read_before
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import tree_locked
@@ -217,9 +223,10 @@ _BOUND_S = 600
 
 @dataclass(slots=True)
 class Bounds:
-    """The options for a launch, and its reply once that has come. Mutable."""
+    """The options for a launch, its sandbox, and its reply once that has come. Mutable."""
 
     options: AgentOptions
+    sandbox: Confinement | None = None
     reply: AgentReply | None = None
 
 
@@ -239,13 +246,50 @@ async def bounds_of(
     if request.tree is not None:
         options = options_in_tree(request.tree, options, folder_of(options, backend))
     if settings.writes is None and not settings.worktree:
-        yield Bounds(options)
+        own = None if request.tree is None else own_branch_of(request.tree)
+        async with _within_sandbox(request, backend, Bounds(options), own) as bounds:
+            yield bounds
         return
 
     async with AsyncExitStack() as until_checked:
         confined = await confine(request, agent, backend, options, until_checked)
-        async with _checked(request, confined, options) as bounds:
+        tree = confined.worktree
+        own = None if request.tree is None else own_branch_of(request.tree)
+        if tree is not None:
+            here = tree.here
+            own = own_branch(here.root, here.own, here.common, tree.places.branch)
+        async with (
+            _checked(request, confined, options) as bounds,
+            _within_sandbox(request, backend, bounds, own),
+        ):
             yield bounds
+
+
+@asynccontextmanager
+async def _within_sandbox(
+    request: AgentRequest, backend: AgentBackend, bounds: Bounds, own: OwnBranch | None
+) -> AsyncGenerator[Bounds, None]:
+    """Put a sandbox around the launch, if its options ask for one. Reading alone changes nothing.
+
+    Raises:
+        SandboxUnavailable: what the sandbox needs cannot be made here.
+    """
+    options, writes = bounds.options, request.settings.writes
+    if (sandbox := chosen_sandbox(options.sandbox)) is None:
+        yield bounds
+        return
+    if options.permission == "read_only":
+        own, writes = None, ()
+
+    def tell(what: str, source: DenialSource) -> None:
+        request.emit(SandboxDenied(request.path, what, source))
+
+    folder = folder_of(options, backend).absolute()
+    read = tuple(folder / further for further in options.add_dirs or ())
+    async with committing(own, f"{request.run_id}/{request.path}/git"):
+        scene = Scene(folder, needs_of(backend.name), writes, own, request.hidden, read)
+        bounds.sandbox = Confinement(sandbox, scene, tell)
+        yield bounds
 
 
 @asynccontextmanager

@@ -41,6 +41,7 @@ from handrail.workspace.git import Repository, head_of, index_entries, printable
 from handrail.workspace.landing import Landing, Refused
 from handrail.workspace.nested import Nested, blocked, move, nested_in
 from handrail.workspace.places import Places, prune
+from handrail.workspace.sandboxed import forget_quarantine, own_branch, take_in
 from handrail.workspace.shadow import Entry, Shadow, State, skipped
 from handrail.workspace.tree_lock import list_locked, tree_locked
 
@@ -395,7 +396,7 @@ async def find_worktree(
 
     git knows a worktree by a folder of its own in the repository, so one whose ``.git`` file is
     gone is found, and gets it back. Where git has forgotten it, ``base`` is the commit that it
-    began at.
+    began at. What a launch in a sandbox committed there is taken in first.
     """
     folder = places.worktree
     if not folder.is_dir() or folder.is_symlink():
@@ -407,7 +408,9 @@ async def find_worktree(
         own = await _make_known(main, places, marker, base)
     if not (folder / ".git").exists() and not (folder / ".git").is_symlink():
         (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(own) + b"\n")
-    return replace(main, root=folder.resolve(), own=own)
+    here = replace(main, root=folder.resolve(), own=own)
+    await take_in(own_branch(here.root, own, here.common, places.branch), marker)
+    return here
 
 
 def known_to_git(main: Repository, folder: Path) -> Path | None:
@@ -505,4 +508,5 @@ async def remove_worktree(main: Repository, places: Places, marker: str) -> None
             await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
         await git.run_unchecked("worktree", "prune")
         await git.run_unchecked("branch", "--quiet", "-D", places.branch)
+    forget_quarantine(places.worktree)
     prune(places.worktree.parent, places.base)

@@ -1,10 +1,9 @@
 """Writes the journals, and ``expected.json``: how each run ends with the code that wrote them.
 
-Run by hand, once, with the version whose journals are to be kept, from any folder::
+They are the one set of samples of the format of 0.1. Run by hand, from any folder, after the format
+was changed on purpose; once 0.1 is released, never again::
 
     python tests/durability/journals_of_0_1/make.py
-
-A later version only reads them. To keep the journals of that one, too, copy this folder.
 """
 
 from __future__ import annotations

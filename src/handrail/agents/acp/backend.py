@@ -25,6 +25,7 @@ from handrail.agents.transport.rpc import Messages, own_version
 from handrail.agents.transport.turn import run_turn
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.sandbox import LAUNCH_OPTIONS
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
 _GRACE_S = 1.5
@@ -33,6 +34,7 @@ _GRACE_S = 1.5
 ACP = Capabilities(
     options=frozenset(
         {"model", "effort", "permission", "mcp_servers", "cwd", "add_dirs", "env", "extra_args"}
+        | LAUNCH_OPTIONS
     ),
     permissions=frozenset(PERMISSIONS),
     sessions=True,
@@ -94,7 +96,7 @@ class AcpBackend:
             self._command(options),
             Messages(self._dialogue(turn, options)),
             Program(self.name, self.install),
-            env=child_environment(options, add=self._environment(options)),
+            env=child_environment(options, self.name, add=self._environment(options)),
             options=options,
             grace_s=_GRACE_S,
         )
@@ -106,13 +108,13 @@ class AcpBackend:
 
     def where(self, options: AgentOptions) -> str | None:
         """The path of the program with these options' environment; None if it is not there."""
-        return where_is(self.executable, child_environment(options, add=self.env))
+        return where_is(self.executable, child_environment(options, self.name, add=self.env))
 
     async def probe(self) -> Probe:
         """Whether the program is installed, its version, and whether it has a login."""
         install = self.install or f"see the documentation of {self.name}"
         program = Program(self.name, install, self.login, self.logged_in)
-        env = child_environment(self.options, add=self.env)
+        env = child_environment(self.options, self.name, add=self.env)
         return await probe_program(program, self.executable, env)
 
     def _environment(self, options: AgentOptions) -> Mapping[str, str]:

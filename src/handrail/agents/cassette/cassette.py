@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from handrail.agents.cassette.file import PortableTexts, Recording, data_of, recording_of, to_text
 from handrail.errors import DefinitionError, HandrailError
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, WATCHDOGS, AgentOptions
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError
 from handrail.model.paths import on_disk
@@ -75,7 +75,6 @@ def _variables(options: AgentOptions) -> dict[str, str]:
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 
 _MODES = ("record", "replay", "auto")
-_TIMES = frozenset({"start_timeout_s", "idle_timeout_s", "tool_timeout_s", "timeout_s"})
 
 
 class Cassette:
@@ -297,7 +296,7 @@ def _time(turn: AgentTurn) -> str:
 def _request_data(turn: AgentTurn) -> dict[str, Json]:
     """What a turn asks besides the prompt, as far as it may affect the answer."""
     given = {name: getattr(turn.options, name) for name in turn.options.given}
-    asked = {name: json_safe(value) for name, value in given.items() if name not in _TIMES}
+    asked = {name: json_safe(value) for name, value in given.items() if name not in WATCHDOGS}
     for name in ("env", "mcp_servers"):  # their values may be secret
         if name in asked:
             asked[name] = sorted(given[name])

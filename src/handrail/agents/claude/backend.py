@@ -36,6 +36,8 @@ _LONGEST = 100_000
 """Most bytes of one argument; Linux accepts 128 KiB."""
 _MODES = {"read_only": "dontAsk", "workspace": "acceptEdits", "full": "bypassPermissions"}
 _WRITERS = ("Edit", "Write", "NotebookEdit")
+_NO_OTHER_SANDBOX = ("--settings", '{"sandbox":{"enabled":false}}')
+"""Claude's own sandbox, which a person's settings may ask for, cannot be made in another."""
 _SECRET_PARTS = ("env", "headers")
 
 
@@ -61,6 +63,7 @@ def claude_argv(
         *_context_arguments(options, write_file),
         *_limit_arguments(turn, options),
         *_schema(turn.schema),
+        *(_NO_OTHER_SANDBOX if turn.boundary is not None else ()),
         *(options.extra_args or ()),
     )
 
@@ -252,7 +255,7 @@ class ClaudeBackend(ProgramBackend):
 
     async def _ask(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
         is_new = turn.session is None or turn.fork
-        with private_files("claude") as write_file:
+        with private_files("claude", turn.boundary) as write_file:
             argv = claude_argv(
                 self.executable,
                 turn,

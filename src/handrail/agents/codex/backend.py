@@ -25,6 +25,7 @@ from handrail.agents.transport.strict_schema import strict_schema
 from handrail.agents.transport.turn import finished_notice
 from handrail.model.agent_options import PERMISSIONS, AgentOptions
 from handrail.model.launch import AgentError
+from handrail.model.sandbox import LAUNCH_OPTIONS
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 # A codex profile's settings, read from codex's own files.
@@ -60,7 +61,7 @@ def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -
 
 def with_profile(agent: str, options: AgentOptions) -> AgentOptions:
     """The options, with the profile that the model names alone, or else ``CODEX_PROFILE``."""
-    environment = child_environment(options)
+    environment = child_environment(options, "codex")
     profile, model = options.profile_and_model
     if profile is None and model is not None:
         with suppress(AgentError):
@@ -83,6 +84,7 @@ CAPABILITIES = Capabilities(
     options=frozenset(
         {"model", "effort", "system_prompt", "append_system_prompt", "permission", "mcp_servers"}
         | {"cwd", "add_dirs", "env", "extra_args"}
+        | LAUNCH_OPTIONS
     ),
     permissions=frozenset(PERMISSIONS),
     sessions=True,
@@ -131,7 +133,7 @@ class CodexBackend(ProgramBackend):
         """
         options = with_profile(turn.agent, options)
         name, _ = options.profile_and_model
-        profile = name and profile_settings(turn.agent, name, child_environment(options))
+        profile = name and profile_settings(turn.agent, name, child_environment(options, "codex"))
         return CodexDialogue(
             turn,
             attrs.evolve(options, add_dirs=added_folders(options) or None),

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from handrail.agents.codex.approvals import permission_answer
 from handrail.agents.codex.errors import diagnose
-from handrail.agents.codex.settings import thread_settings, turn_settings
+from handrail.agents.codex.settings import SANDBOXES, thread_settings, turn_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
 from handrail.agents.codex.usage import PlanLimits, ThreadUsage
 from handrail.agents.transport.loose_json import (
@@ -82,6 +82,8 @@ class CodexDialogue(CodexTurn, RpcTurn):
         self._options = options
         self._schema = schema
         self._settings = thread_settings(turn.agent, options, cwd=cwd, profile=profile or {})
+        if turn.boundary is not None:  # its own sandbox cannot be made in another
+            self._settings["sandbox"] = SANDBOXES["full"]
         self._client_version = client_version
         self._limits = PlanLimits()
         self._counts = ThreadUsage(fresh=turn.session is None, earlier=turn.session_usage)

@@ -16,6 +16,7 @@ from handrail.agents.copilot.stream import CopilotParser
 from handrail.agents.transport.cli import Lines, ProgramBackend, added_folders, non_blank
 from handrail.agents.transport.programs import COPILOT, json_file
 from handrail.model.agent_options import PERMISSIONS, AgentOptions
+from handrail.model.sandbox import LAUNCH_OPTIONS
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 _PERMISSIONS: dict[str, tuple[str, ...]] = {
@@ -44,6 +45,7 @@ class CopilotBackend(ProgramBackend):
         options=frozenset(
             {"model", "effort", "permission", "allowed_tools", "denied_tools", "mcp_servers"}
             | {"cwd", "add_dirs", "env", "extra_args"}
+            | LAUNCH_OPTIONS
         ),
         permissions=frozenset(PERMISSIONS),
         sessions=True,
@@ -61,6 +63,8 @@ class CopilotBackend(ProgramBackend):
         options = turn.options.over(self.options)
         session = turn.session or str(uuid4())
         with _folder(options) as folder:
+            if turn.boundary is not None:
+                turn.boundary.show(folder)
             report = folder / "usage.json"
             parser = CopilotParser(
                 turn,

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -23,8 +23,11 @@ from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn, Probe
+from handrail.sandbox.environment import inherited
+from handrail.sandbox.programs import needs_of
 from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
+from handrail.workspace.sandboxed import inherit_rule
 
 
 def non_blank(prompt: str) -> bytes:
@@ -110,6 +113,7 @@ class ProgramBackend:
     executable: str
     options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
 
+    name: ClassVar[str]
     program: ClassVar[Program]
     dropped: ClassVar[Sequence[str]] = ()
     """Variables that the program must not inherit."""
@@ -118,12 +122,12 @@ class ProgramBackend:
 
     def where(self, options: AgentOptions) -> str | None:
         """The path of the program with these options' environment; None if it is not there."""
-        env = child_environment(options, drop=self.dropped, add=self.variables)
+        env = child_environment(options, self.name, drop=self.dropped, add=self.variables)
         return where_is(self.executable, env)
 
     async def probe(self) -> Probe:
         """Whether the program is installed, its version, and whether it has a login."""
-        env = child_environment(self.options, drop=self.dropped, add=self.variables)
+        env = child_environment(self.options, self.name, drop=self.dropped, add=self.variables)
         return await probe_program(self.program, self.executable, env)
 
     async def _run(
@@ -143,7 +147,7 @@ class ProgramBackend:
             argv,
             transport,
             self.program,
-            env=child_environment(options, drop=self.dropped, add=add),
+            env=child_environment(options, self.name, drop=self.dropped, add=add),
             options=options,
             patience=patience,
         )
@@ -154,8 +158,10 @@ WriteFile: TypeAlias = Callable[[str, str], str]
 
 
 @contextlib.contextmanager
-def private_files(program: str) -> Generator[WriteFile, None, None]:
-    """A ``WriteFile`` for a temporary folder of this user alone, created with the first file."""
+def private_files(program: str, boundary: Any = None) -> Generator[WriteFile, None, None]:
+    """A ``WriteFile`` for a temporary folder of this user alone, created with the first file.
+    ``boundary`` is the sandbox that the program reads it in.
+    """
     with contextlib.ExitStack() as stack:
         folders: list[Path] = []
 
@@ -163,6 +169,8 @@ def private_files(program: str) -> Generator[WriteFile, None, None]:
             if not folders:
                 made = tempfile.TemporaryDirectory(prefix=f"handrail-{program}-")
                 folders.append(Path(stack.enter_context(made)))
+                if boundary is not None:
+                    boundary.show(folders[0])
             file = folders[0] / name
             file.write_text(text, encoding="utf-8", errors="replace")
             return str(file)
@@ -172,16 +180,18 @@ def private_files(program: str) -> Generator[WriteFile, None, None]:
 
 def child_environment(
     options: AgentOptions,
+    program: str = "",
     *,
     drop: Iterable[str] = (),
     add: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """This process's environment without the names in ``drop``. ``add``, which a backend needs for
-    its program, overrides it; the options' variables override both.
+    """What a program inherits of this process's environment, without the names in ``drop``.
+    ``add``, which a backend needs for it, overrides it; the options' variables override both.
     """
     left_out = frozenset(drop)
-    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
-    return {**inherited, **(add or {}), **(options.env or {})}
+    around = inherited(inherit_rule(options), needs_of(program))
+    kept = {name: value for name, value in around.items() if name not in left_out}
+    return {**kept, **(add or {}), **(options.env or {})}
 
 
 def working_folder(options: AgentOptions) -> str:

@@ -321,6 +321,7 @@ class _ProgramTurn:
             stdin=self._transport.stdin,
             exit_s=self._patience.exit_s,
             alone_s=self._patience.alone_s,
+            boundary=self._turn.boundary,
         ) as live:
             self._live = live
             _missing_since[_program_key(argv, env)] = None

@@ -78,6 +78,7 @@ PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
     "AgentSessionStarted", "ClaimWaiting", "ClaimGranted", "ClaimLost",
+    "SandboxDenied",
 })  # fmt: skip
 """Events without which a run does the same; the next event's sync makes them durable, too."""
 _ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})

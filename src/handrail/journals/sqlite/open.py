@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -99,18 +99,17 @@ def journal_damaged(journal: str, doing: str, why: str) -> JournalDamaged:
     return JournalDamaged(journal, doing, why, _DAMAGED)
 
 
-# The tables of a journal in SQLite, and the migrations that bring older files to them.
-#
-# ``user_version`` is the number of migrations that a file has had. They only go forward; a released
-# one is never changed. A file with more migrations than are known here is refused.
+# The tables of a journal in SQLite. ``user_version`` is the number of its format, which is frozen:
+# what is written in another way, here or in ``record.rows``, gets the next number. A file that has
+# another number is refused.
 
 T = TypeVar("T")
-Migration: TypeAlias = Callable[[sqlite3.Connection], object]
 
 APPLICATION_ID = 0x68726A6C
 """``hrjl`` in ASCII; it marks the file as a journal of handrail."""
+FORMAT = 1
 
-_FIRST = """
+TABLES = """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL UNIQUE,
@@ -170,64 +169,53 @@ CREATE VIEW history AS
 """
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    for statement in _FIRST.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
-
-
-MIGRATIONS: tuple[Migration, ...] = (_create,)
-
-
-def version_of(journal: str, connection: sqlite3.Connection, known: int = len(MIGRATIONS)) -> int:
-    """How many migrations the file has had; 0 for an empty file.
+def has_tables(journal: str, connection: sqlite3.Connection) -> bool:
+    """True for a journal of this format; False for an empty file.
 
     Raises:
-        JournalFailed: it is a database of another program, or of a newer version.
+        JournalFailed: it is a database of another program, or of another format.
     """
     with snapshot(connection):  # another process may be making the file just now
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if application == 0 and version == 0 and tables == 0:
-        return 0
+        return False
     if application != APPLICATION_ID:
         why = f"it is a database of another program (application_id {application})"
         raise JournalFailed(journal, "opening it", why, "Name another file for the journal.")
-    if not 1 <= version <= known:
-        why = f"its format is version {version}, this handrail knows up to {known}"
-        raise JournalFailed(journal, "opening it", why, "Use the newer handrail that wrote it.")
-    return int(version)
+    if version != FORMAT:
+        why = f"its format is version {version}, this handrail knows version {FORMAT}"
+        hint = "Go on with the handrail that wrote it, or name another file for the journal."
+        raise JournalFailed(journal, "opening it", why, hint)
+    return True
 
 
-def migrate(
-    journal: str,
-    connection: sqlite3.Connection,
-    migrations: Sequence[Migration] = MIGRATIONS,
-) -> None:
-    """Bring the file to the newest version, in one transaction."""
-    if version_of(journal, connection, len(migrations)) == len(migrations):
+def make_tables(journal: str, connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty file, in one transaction."""
+    if has_tables(journal, connection):
         return
-    with transaction(connection):  # another process may have been faster
-        version = version_of(journal, connection, len(migrations))
-        for migration in migrations[version:]:
-            migration(connection)
+    with transaction(connection):
+        if has_tables(journal, connection):  # another process was faster
+            return
+        _create(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def check_schema(
-    journal: str,
-    connection: sqlite3.Connection,
-    migrations: tuple[Migration, ...] = MIGRATIONS,
-) -> None:
-    """Make sure that the tables are as the migrations make them; there may be further tables.
+def _create(connection: sqlite3.Connection) -> None:
+    for statement in filter(str.strip, TABLES.split(";\n")):
+        connection.execute(statement)
+
+
+def check_schema(journal: str, connection: sqlite3.Connection) -> None:
+    """Make sure that the tables are as they were made; there may be further tables.
 
     Raises:
         JournalDamaged: a table is missing, or differs.
     """
     there = set(connection.execute(_SCHEMA))
-    changed = sorted(name for name, _ in expected_schema(migrations) - there)
+    changed = sorted(name for name, _ in _expected_schema() - there)
     if changed:
         raise journal_damaged(
             journal, "reading its tables", f"{', '.join(changed)}: not as created"
@@ -238,15 +226,11 @@ _SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
 
 
 @functools.cache
-def expected_schema(migrations: tuple[Migration, ...]) -> frozenset[tuple[str, str]]:
-    """Name and text of every table, index and view after all migrations."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        for migration in migrations:
-            migration(connection)
+def _expected_schema() -> frozenset[tuple[str, str]]:
+    """Name and text of every table, index and view."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _create(connection)
         return frozenset(connection.execute(_SCHEMA))
-    finally:
-        connection.close()
 
 
 # The content of SQLite's write-ahead log, read from outside SQLite.
@@ -472,7 +456,7 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
     what was cut off.
 
     Raises:
-        JournalFailed: it is no journal, or one of a newer version.
+        JournalFailed: it is no journal, or one of another format.
         JournalDamaged: it is not as it was written.
         sqlite3.Error, OSError: another failure.
     """
@@ -483,11 +467,11 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
     size, found = _scan_file(path)
     connection = connect(name, PATIENCE_S)
     try:
-        version_of(name, connection)
+        has_tables(name, connection)
         _use_wal(name, connection)
         if size:
             _report_cut(name, connection, found, notice)
-        migrate(name, connection)
+        make_tables(name, connection)
         if size:
             _check(name, connection, size)
         else:  # from now on the file is not empty, whatever happens to the log
@@ -505,14 +489,13 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
     """A read-only connection to a journal; True if it does not see changes by other processes.
 
     Raises:
-        JournalFailed, sqlite3.Error, OSError: as ``open_journal``; or it is one of an older
-            version.
+        JournalFailed, sqlite3.Error, OSError: as ``open_journal``; or it is empty.
     """
     name = str(path)
     size, _ = _scan_file(path)
     connection, frozen = _connect_read_only(path)
     try:
-        _check_version(name, version_of(name, connection))
+        _expect_tables(name, connection)
         _check(name, connection, size)
     except BaseException:
         connection.close()
@@ -586,10 +569,9 @@ def _make_folder(folder: Path) -> list[Path]:
     return made
 
 
-def _check_version(journal: str, version: int) -> None:
-    newest = len(MIGRATIONS)
-    if version != newest:
-        why = f"its format is version {version}, and it cannot be brought to version {newest}"
+def _expect_tables(journal: str, connection: sqlite3.Connection) -> None:
+    if not has_tables(journal, connection):
+        why = "it has no tables yet, and they cannot be made here"
         raise JournalFailed(journal, "reading it", why, "Copy it to where you may write.")
 
 

@@ -424,7 +424,7 @@ def _waits_by_last_event(
     parts = (last.seq, last.at, last.kind, last.path, last.body, last.value)
     try:
         return waits_by_last_event(reader(run_id, codec, None)(*parts), now)
-    except UnreadableRecord:  # a newer version wrote it
+    except UnreadableRecord:  # of another version
         return ()
 
 

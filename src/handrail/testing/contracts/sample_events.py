@@ -76,6 +76,7 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.ClaimWaiting("code", "src/**", "step 'a' of run b"),
         ev.ClaimGranted("code", "src/**", 7),
         ev.ClaimLost("code", "src/**", 7, "step 'a' of run b"),
+        ev.SandboxDenied("code", "evil.test:443", "proxy"),
         ev.LadderStep(
             "code",
             1,

@@ -18,6 +18,7 @@ import msgspec
 
 from handrail.errors import WrongUse
 from handrail.model.dataclass import dataclass
+from handrail.sandbox.bubblewrap import STATE_BESIDE
 from handrail.testing.fake_programs.acts import FAILURES, Act, Fails, entry_of
 from handrail.testing.fake_programs.folder import Folder, new_state, write_json
 from handrail.typed.jsonsafe import short_repr
@@ -76,6 +77,7 @@ class FakeCli:
         self._state = Folder(str(folder))
         (folder / "calls").mkdir(parents=True, exist_ok=True)
         self.executable.parent.mkdir(exist_ok=True)
+        (folder / STATE_BESIDE).touch()
         entries = [entry_of(act) for act in acts]
         script = {"name": name, "acts": entries, "inherited": sorted(os.environ)}
         write_json(str(folder / "script.json"), script)
