@@ -16,10 +16,10 @@ import handrail
 PAGE = (Path(__file__).parent.parent / "docs/explanation/core.md").read_text("utf-8")
 PACKAGE = Path(handrail.__file__).parent
 ROOMS = ("core", "engine", "record")
+PACKAGES = ("cli", "journals", "record")
 CALLS = sorted(set(re.findall(r"`([a-z_]+)\.([A-Za-z_.]+)`", PAGE)))
-WALKS = [one for one in CALLS if one[0] not in {"handrail", "pyproject"}]
 MODULES = sorted(set(re.findall(r"`(handrail\.[a-z_.]+)`", PAGE)))
-FILES = sorted(set(re.findall(r"`([a-z_]+/[a-z_]+\.py)`", PAGE)))
+FILES = sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.(?:py|tsx))`", PAGE)))
 NODES = sorted(set(re.findall(r"`([A-Z][A-Za-z]+Node)`", PAGE)))
 ROWS = PAGE.split("| module |")[1].split("Sometimes")[0]
 TABLE = [re.findall(r"`([a-z_]+)`", cell) for cell in re.findall(r"(?m)^\| (`[^|]*) \|", ROWS)]
@@ -28,8 +28,20 @@ TABLE = [re.findall(r"`([a-z_]+)`", cell) for cell in re.findall(r"(?m)^\| (`[^|
 
 def module_of(name: str) -> Any:
     """The module of the engine, the core or the record that has this name."""
-    (room,) = [room for room in ROOMS if (PACKAGE / room / f"{name}.py").exists()]
-    return import_module(f"handrail.{room}.{name}")
+    rooms = [room for room in ROOMS if (PACKAGE / room / f"{name}.py").exists()]
+    return import_module(f"handrail.{rooms[0]}.{name}")
+
+
+def function_named(name: str) -> Any:
+    """What the page calls by this name: in a module of a room, or by its path in the package."""
+    module, _, function = name.partition(".")
+    if module not in PACKAGES:
+        return attrgetter(function)(module_of(module))
+    parts = name.split(".")
+    count = max(
+        n for n in range(len(parts)) if (PACKAGE.joinpath(*parts[:n])).with_suffix(".py").is_file()
+    )
+    return attrgetter(".".join(parts[count:]))(import_module(f"handrail.{'.'.join(parts[:count])}"))
 
 
 def imported_by(path: Path) -> set[str]:
@@ -42,11 +54,11 @@ def imported_by(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [one for one in CALLS if one[0] not in {"handrail", "pyproject"}]
+    "name", [".".join(call) for call in CALLS if call[0] not in {"handrail", "pyproject"}]
 )
-def test_what_a_walk_goes_through_is_there(module: str, name: str) -> None:
+def test_what_a_walk_goes_through_is_there(name: str) -> None:
     """Each function that the page names is in the module that it names."""
-    assert attrgetter(name)(module_of(module)) is not None
+    assert function_named(name) is not None
 
 
 @pytest.mark.parametrize("room", [*ROOMS, "journals.sqlite"])
@@ -90,6 +102,15 @@ def test_a_part_of_the_core_imports_those_below_it() -> None:
         if row_of[below] < row_of[name]
     ]
     assert upward == []
+
+
+def test_contributing_points_to_each_list_of_what_to_add() -> None:
+    """CONTRIBUTING links each list of the page by its heading, and has no list of its own."""
+    _, _, lists = PAGE.partition("## To add something")
+    titles = re.findall(r"(?m)^### (.*)$", lists.partition("\n## ")[0])
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    linked = re.findall(r"\(docs/explanation/core\.md#([a-z-]+)\)", text)
+    assert linked == [title.lower().replace(" ", "-") for title in titles]
 
 
 def test_the_kinds_of_nodes_are_all_named() -> None:

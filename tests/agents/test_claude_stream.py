@@ -396,6 +396,12 @@ OPEN: dict[str, list[dict[str, Any]]] = {
     "a new line": [init(), *WAITING, assistant(text("More."))],
     "a tool's end": [init(), *WAITING, told()],
     "a piece": [init(), *WAITING, piece("Mo")],
+    "a task that began after": [init(), *WAITING, task("task_started")],
+    "a task that is listed after": [init(), *WAITING, listed("t1")],
+    "a task that began and ended after": [init(), *WAITING, listed("t1"), listed()],
+    "a session made smaller after": [init(), *WAITING,
+                                     {"type": "system", "subtype": "status",
+                                      "status": "compacting"}],
     "a request that failed": [init(), *WAITING,
                               {"type": "system", "subtype": "api_retry", "attempt": 1}],
 }  # fmt: skip

@@ -212,6 +212,34 @@ TRICKS = {
         ),
         before="mkdir was",
     ),
+    "HEAD goes back": Trick(
+        "git reset -q --soft HEAD~1",
+        ("HEAD (lacks commits that it had)",),
+        before="echo 2 > src/a.py; git commit -qam more",
+    ),
+    "commits are made one": Trick(
+        "git reset -q --soft HEAD~2; git commit -qm squashed",
+        ("HEAD (lacks commits that it had)",),
+        before="for i in 1 2; do echo $i > src/a.py; git commit -qam more; done",
+    ),
+    "HEAD without a commit": Trick(
+        "git symbolic-ref HEAD refs/heads/none", ("HEAD (lacks commits that it had)",)
+    ),
+    "HEAD on no branch": Trick(
+        "git checkout -q --detach", ("HEAD (was on refs/heads/main, now on none)",)
+    ),
+    "commits on another branch": Trick(
+        "git checkout -q other; echo 2 > src/a.py; git commit -qam x",
+        (
+            "HEAD (was on refs/heads/main, now on refs/heads/other)",
+            "refs/heads/other (changed)",
+        ),
+        before="git branch other",
+    ),
+    "a rebase that never was": Trick(
+        "mkdir -p .git/rebase-merge/x .git/sequencer; touch .git/rebase-merge/git-rebase-todo",
+        (".git/rebase-merge/git-rebase-todo (added)",),
+    ),
     "locks": Trick(
         "echo x > docs/guide.md; git commit -qam x; touch .git/index.lock .git/HEAD.lock "
         ".git/refs/heads/main.lock",
@@ -295,6 +323,7 @@ def test_no_trick_hides_a_change_or_has_git_run_something(case: str, tmp_path: P
     subprocess.run(["sh", "-ec", trick_before], cwd=repo, check=True)
     before, settings = contents(repo), (repo / ".git/config").read_bytes()
     head, known = git(repo, "rev-parse", "HEAD"), state_of(repo)
+    branch = git(repo, "symbolic-ref", "HEAD")
     objects = [f".git/objects/{f}" for f in known.objects]
     does = trick.does.format(marker=marker, hook=f"install -D {hook}")
 
@@ -318,7 +347,9 @@ def test_no_trick_hides_a_change_or_has_git_run_something(case: str, tmp_path: P
         name: kept for name, kept in before.items() if not name.startswith("src/")
     }
     assert (repo / ".git/config").read_bytes() == settings
-    assert git(repo, "rev-parse", "HEAD") == head
+    assert (git(repo, "rev-parse", "HEAD"), git(repo, "symbolic-ref", "HEAD")) == (head, branch)
+    assert "rebas" not in git(repo, "status")
+    assert (repo / ".handrail").stat().st_mode & 0o077 == 0
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repo, check=True)
     assert not marker.exists()
 

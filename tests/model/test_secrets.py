@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
 import subprocess
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -185,6 +187,10 @@ def test_the_spellings_are_those_of_the_standard_library() -> None:
         "": value,
         "json": in_json(value),
         "ascii": json.dumps(value)[1:-1],
+        "doubled": value.replace("'", "''"),
+        "html": html.escape(value),
+        "html by number": html.escape(value).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+        "xml": html.escape(value, quote=False),
         "url": quote(value, safe=""),
         "path": quote(value),
         "form": quote_plus(value),
@@ -210,7 +216,7 @@ def in_lines(width: int, before: int, text: str) -> str:
     return "\n".join(stream[at : at + width] for at in range(0, len(stream), width))
 
 
-PRINTED = {
+PRINTED: dict[str, Callable[[str], str]] = {
     "plain": str,
     "stripped": str.strip,
     "repr": repr,
@@ -222,6 +228,14 @@ PRINTED = {
     "json": json.dumps,
     "json of json": lambda text: json.dumps(json.dumps({"k": text})),
     "json of repr": lambda text: json.dumps(repr(text)),
+    "shlex of shlex": lambda text: shlex.quote(shlex.quote(text)),
+    "html": html.escape,
+    "html by number": lambda text: (
+        html.escape(text, quote=False).replace("'", "&#39;").replace('"', "&#34;")
+    ),
+    "xml": lambda text: html.escape(text, quote=False),
+    "sql": lambda text: "'" + text.replace("'", "''") + "'",
+    "url in url": lambda text: quote(quote(text, safe=""), safe=""),
     "url": lambda text: quote(text, safe=""),
     "form": quote_plus,
     "base64": lambda text: b64encode(text.encode()).decode(),

@@ -9,11 +9,11 @@ without the claims, which ended with the process; what lies beyond the record wa
 from __future__ import annotations
 
 from handrail.core import commands as cmd
-from handrail.core.changes import undone_step_changed
-from handrail.core.failing import fail_for_good, fail_with, must_not_run_again
+from handrail.core.changes import note_undone_step_change
+from handrail.core.failing import fail_for_good, fail_rather_than_repeat, fail_with
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch
-from handrail.core.limits import has_room
+from handrail.core.limits import let_in
 from handrail.core.nodes import Phase, cleans_up, is_late
 from handrail.core.replaying import replay
 from handrail.core.run_state import (
@@ -46,16 +46,16 @@ def open_step(run: RunState, node: StepNode) -> None:
     if parent.stop is not None and not parent.unwinding:
         run.end_step(node, "cancelled", error=parent.stop)
         return
-    may_block = run.paused is not None or run.unclaimed
-    if may_block and not run.recorded.knows(node.path) and postpone_blocked(run, Open(node)):
+    may_wait = run.paused is not None or run.unclaimed
+    if may_wait and not run.recorded.knows(node.path) and postpone_blocked(run, Open(node)):
         return
     if run.steering_requests and end_as_requested(run, node):
         return
-    if run.bounds_steps and not has_room(run, node):
+    if run.bounds_steps and not let_in(run, node):
         return
     if run.recorded.knows(node.path) and replay(run, node):
         return
-    if run.recorded.is_fork and undone_step_changed(run, node.path, step):
+    if run.recorded.is_fork and note_undone_step_change(run, node.path, step):
         node.phase = Phase.HALTED
         return
     if run.rehearses and run.ending is not None and not cleans_up(parent):
@@ -109,7 +109,7 @@ def attempt(run: RunState, node: StepNode) -> None:
     if isinstance(node, LeafNode):
         interrupted = node.interrupted
         node.interrupted = False
-        if not (interrupted and must_not_run_again(run, node)):
+        if not (interrupted and fail_rather_than_repeat(run, node)):
             perform(run, node, interrupted=interrupted)
     elif isinstance(node, CompositeNode):
         _begin(run, node)
@@ -179,9 +179,10 @@ def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) ->
 
 
 def _was_entered(run: RunState, node: CompositeNode) -> bool:
-    """True if an earlier drive recorded anything below this attempt of the step."""
+    """Whether an earlier drive recorded anything below this attempt of the step."""
     recorded = run.recorded
-    return any(recorded.at(one).attempt == node.attempt for one in recorded.children(node.path))
+    children = recorded.children(node.path)
+    return any(recorded.at(child).attempt == node.attempt for child in children)
 
 
 def _request_claims(run: RunState) -> None:

@@ -17,7 +17,7 @@ from handrail.steps.fingerprint import item_digest
 from handrail.steps.verbs import Step
 
 
-def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
+def note_step_change(run: RunState, above: str, step: Step[Any]) -> bool:
     """Note where a step, or one it contains as data, has changed; True if the drive must end."""
     if run.codec is None or run.recorded.is_empty:
         return False
@@ -49,7 +49,7 @@ def item_change(run: RunState, path: str, item: Any) -> StepChange | None:
     return None if was == now else StepChange(path, f"item {was}", f"item {now}")
 
 
-def undone_step_changed(run: RunState, path: str, step: Step[Any]) -> bool:
+def note_undone_step_change(run: RunState, path: str, step: Step[Any]) -> bool:
     """Note if a step that runs again in a fork, since it was undone, has changed: what followed it
     runs again, too. True if the drive must end.
     """
@@ -57,7 +57,7 @@ def undone_step_changed(run: RunState, path: str, step: Step[Any]) -> bool:
     return change is not None and note_change(run, change)
 
 
-def item_changed(run: RunState, path: str, item: Any) -> bool:
+def note_item_change(run: RunState, path: str, item: Any) -> bool:
     """Note a member whose item has changed; True if the drive must end."""
     change = item_change(run, path, item)
     return change is not None and note_change(run, change)

@@ -13,7 +13,7 @@ from typing import Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
-from handrail.core.changes import item_changed, note_change, step_changed
+from handrail.core.changes import note_change, note_item_change, note_step_change
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.retracing import Inputs, Place, Retracing, Traversal
 from handrail.core.run_state import RunState
@@ -145,11 +145,11 @@ class CompensationSearch(Retracing):
         """Note a yielded step that has changed, if its recorded success counts."""
         end = self.recorded.at(path).end if yielded or self._whole else None
         if end is not None and end.success:
-            step_changed(self.run, path, step)
+            note_step_change(self.run, path, step)
 
     def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
         """Note an item that has changed, or that has moved in the output of its group."""
-        item_changed(self.run, path, item)
+        note_item_change(self.run, path, item)
         if index != self.recorded.at(path).index and self._compares(place):
             self._otherwise.setdefault(place.base, []).append(f"{_key(path)!r} moved")
         elif path in self.recorded.at(place.path).unreached_children and self._compares(place):

@@ -64,7 +64,7 @@ def fail_for_good(
     )
 
 
-def must_not_run_again(run: RunState, node: StepNode) -> bool:
+def fail_rather_than_repeat(run: RunState, node: StepNode) -> bool:
     """Fail an interrupted leaf that is ``once`` or crashed too often; True if it was failed."""
     crashes = run.recorded.at(node.path).crashes
     if node.step.modifiers.once:

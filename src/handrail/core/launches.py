@@ -22,7 +22,7 @@ from handrail.core.budget import (
     settle,
     settle_total,
 )
-from handrail.core.failing import must_not_run_again
+from handrail.core.failing import fail_rather_than_repeat
 from handrail.core.ladder import IN_A_NEW_SESSION, GiveUp, Next, Park, next_launch
 from handrail.core.ledger import Scope
 from handrail.core.nodes import Node, Phase
@@ -310,7 +310,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathState, launched:
     if session is None and isinstance(last, ev.LadderStep) and last.due > run.now:
         _wait_for_rung(run, node, last)
         return True
-    if record.interrupted and must_not_run_again(run, node):
+    if record.interrupted and fail_rather_than_repeat(run, node):
         return True
     base = last.next if last is not None else replace(FIRST, said=node.guidance)
     if record.interrupted_usage is not None:

@@ -18,8 +18,8 @@ from handrail.model.paths import limit_gate
 from handrail.model.results import OpenGate
 
 
-def has_room(run: RunState, node: StepNode) -> bool:
-    """True if the step may begin; otherwise the run ends, or asks whether to raise the limit."""
+def let_in(run: RunState, node: StepNode) -> bool:
+    """Let a step begin, and return True; else end the run, or ask whether to raise the limit."""
     if run.was_let_in(node.path):
         return True
     if run.limits.max_steps is not None:

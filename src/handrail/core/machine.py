@@ -150,9 +150,9 @@ class _NodeTypes(dict[type, type[StepNode]]):
                     wait_verbs.SignalWait: waits.SignalNode,
                 }
             )
-        found = next(self[cls] for cls in verb.__mro__ if cls in self)
-        self[verb] = found
-        return found
+        node_class = next(self[cls] for cls in verb.__mro__ if cls in self)
+        self[verb] = node_class
+        return node_class
 
 
 NODE_TYPES = _NodeTypes({PythonCall: LeafNode})
@@ -169,7 +169,7 @@ class Machine:
         self._agenda = run.agenda
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """The commands that follow from an event or report, in order; often none."""
+        """Act on an event or report; returns the commands that follow, in order, often none."""
         out = self.begin(event)
         run, agenda = self.run, self._agenda
         while agenda:
@@ -177,7 +177,7 @@ class Machine:
         return out
 
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """The first commands that follow from an event or report; ``go_on`` returns the others.
+        """Act on an event or report; returns the first commands, and ``go_on`` the others.
 
         For callers that work in slices: they call ``go_on`` to its end before the next input.
         """
@@ -192,7 +192,7 @@ class Machine:
         return out
 
     def go_on(self, most: float = math.inf) -> Sequence[cmd.Command]:
-        """Further commands after ``begin``, from about ``most`` actions; see ``has_actions``.
+        """Work off about ``most`` actions, as ``has_actions`` says there are; returns the commands.
 
         Each result that is taken from the record counts as an action.
         """
@@ -207,12 +207,12 @@ class Machine:
 
     @property
     def has_actions(self) -> bool:
-        """True if the agenda is not empty, so that ``go_on`` has more commands."""
+        """Whether ``go_on`` has anything left to do: the agenda is not empty."""
         return bool(self._agenda)
 
     @property
     def waits(self) -> bool:
-        """True if the run waits for a timer, a gate, a signal, or a person to act."""
+        """Whether the run waits for a timer, a gate, a signal, or a person to act."""
         run = self.run
         return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
@@ -275,11 +275,11 @@ def _begin(run: RunState) -> None:
     root.phase = Phase.RUNNING
     if run.limits.timeout_s is not None and run.limits.on_breach == "fail":
         run.run_deadline = run.wait(root, run.started_at + run.limits.timeout_s)
-    what, given = call_user(run, call, run.definition, root.inputs)
-    if what == RETURNED:
-        run.enter(root, given)
-    elif what == RAISED:
-        root_ended(run, None, given)
+    outcome, body_or_error = call_user(run, call, run.definition, root.inputs)
+    if outcome == RETURNED:
+        run.enter(root, body_or_error)
+    elif outcome == RAISED:
+        root_ended(run, None, body_or_error)
 
 
 def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
@@ -373,25 +373,25 @@ def _adopt(parent: Node, node: Node) -> None:
 
 def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> None:
     if result.success:
-        _member_gave(run, node, result.status, result.output, outputs.CHILD)
+        _end_member(run, node, result.status, result.output, outputs.CHILD)
     else:
         failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
         groups.member_failed(run, node, failure)
 
 
-def _member_gave(
+def _end_member(
     run: RunState, node: Node, status: StepStatus, output: Any, derived: str = ""
 ) -> None:
     """End a member with its output; the run, if a task gave neither ``Found`` nor ``Skipped``."""
-    found: tuple[tuple[str, float], ...] = ()
+    tasks: tuple[tuple[str, float], ...] = ()
     if isinstance(node.parent, work.WorkNode):
         if model_work.is_found(output):
             if output.children:
-                found = tuple([(task.id, task.priority) for task in output.children])
+                tasks = tuple([(task.id, task.priority) for task in output.children])
         elif not isinstance(output, Skipped):
             run.mistake(node.parent.unfit(node, output))
             return
-    run.end_member(node, status, output=output, derived=derived, found=found)
+    run.end_member(node, status, output=output, derived=derived, found=tasks)
 
 
 def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | None) -> None:
@@ -425,7 +425,7 @@ def _member_body_ended(
             value, f"member {node.path!r}", lambda: children.declared_for(node)
         )
     if error is None:
-        _member_gave(run, node, "succeeded", value)
+        _end_member(run, node, "succeeded", value)
     else:
         groups.member_failed(run, node, failure_of_body(error))
 
@@ -496,6 +496,6 @@ REACTIONS: Mapping[type, Callable[[RunState, Any], None]] = {
     cmd.Rehearsed: _rehearsed,
     cmd.CloseRun: close_run,
 }
-"""What follows from each event and report; nothing follows from the others. A row that calls a
+"""Who acts on each event and report; nothing follows from the others. A row that calls a
 function of a module by its name does not load that module before.
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
-from handrail.core.changes import item_changed, step_changed
+from handrail.core.changes import note_item_change, note_step_change
 from handrail.core.compensation import find_compensations
 from handrail.core.ending import note_recorded_rollbacks
 from handrail.core.items import Items
@@ -68,12 +68,12 @@ def replay(run: RunState, node: StepNode) -> bool:
     """Replay what is recorded of this step; True if nothing is left to do for it."""
     step, record = node.step, run.recorded.at(node.path)
     end = record.end
-    counts = _is_answered(run, node) if end is None else end.success
-    if counts and step_changed(run, node.path, step):
+    is_kept = _is_answered(run, node) if end is None else end.success
+    if is_kept and note_step_change(run, node.path, step):
         node.phase = Phase.HALTED
         return True
-    if record.end is not None:
-        _take_end(run, node, record, record.end)
+    if end is not None:
+        _take_end(run, node, record, end)
         return True
     if record.verdict is False:
         run.skip(node)
@@ -86,14 +86,16 @@ def replay(run: RunState, node: StepNode) -> bool:
     run.emit(cmd.Record(run.started(node, record.verdict), step.modifiers.once))
     if record.attempts:
         _restore_children(run, node)
-        _find_compensations(run, node, lambda: _restored(run, node, record), node.kept_items())
+        _find_compensations(
+            run, node, lambda: _restore_results(run, node, record), node.kept_items()
+        )
     else:
         _continue_step(run, node, record)
     return True
 
 
 def _is_answered(run: RunState, node: StepNode) -> bool:
-    """True for a question whose answer is recorded and whose end is not."""
+    """Whether the step, which has no recorded end, is a question with a recorded answer."""
     return type(node.step.verb) is Question and node.path in run.answered
 
 
@@ -121,14 +123,14 @@ def _take_end(run: RunState, node: StepNode, record: PathState, end: StepResult[
     if has_children:
         run.tree.update(recorded.tree_below(path))
         note_recorded_rollbacks(run, path)
-    run.emit(cmd.Tell(_told(run, path, result)))
+    run.emit(cmd.Tell(_event_of_replay(run, path, result)))
     if has_children:
-        _find_compensations(run, node, lambda: _ended(run, node, result, has_children=True))
+        _find_compensations(run, node, lambda: _end_returns(run, node, result, has_children=True))
     else:
-        _ended(run, node, result)
+        _end_returns(run, node, result)
 
 
-def _told(run: RunState, path: str, end: StepResult[Any]) -> ev.Progress:
+def _event_of_replay(run: RunState, path: str, end: StepResult[Any]) -> ev.Progress:
     """The event of a replayed end, with what the ended steps below it come to."""
     below = [result for _, result in run.recorded.below(path)]
     usage: Usage | None = None
@@ -138,9 +140,10 @@ def _told(run: RunState, path: str, end: StepResult[Any]) -> ev.Progress:
     return _step_replayed("", 0, 0.0, path, end, len(below), usage)
 
 
-def _ended(
+def _end_returns(
     run: RunState, node: StepNode, result: StepResult[Any], *, has_children: bool = False
 ) -> None:
+    """Give the parent a recorded end, as if it had just come."""
     if has_children:
         run.results.update(run.recorded.below(node.path))
     run.nodes.pop(node.path, None)
@@ -162,7 +165,7 @@ def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
 
 
 def _may_have_children(step: Step[Any], record: PathState) -> bool:
-    """True if anything may be recorded below an ended step; its verb may have been another."""
+    """Whether anything may be recorded below an ended step; its verb may have been another."""
     return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.derived)
 
 
@@ -172,14 +175,15 @@ def _restore_children(run: RunState, node: StepNode) -> None:
     resolve(recorded, path, node.step, run.codec)
     derive(recorded, path, run.setting.run_id)
     note_recorded_rollbacks(run, path, attempt_base(path, node.attempt + 1))
-    left = recorded.left_by_attempts(path)
-    if left:
-        node.seen = run.tree[path] = dict.fromkeys(left)
-    for one in left:
-        run.tree.update(recorded.tree_below(one))
+    children = recorded.left_by_attempts(path)
+    if children:
+        node.seen = run.tree[path] = dict.fromkeys(children)
+    for child in children:
+        run.tree.update(recorded.tree_below(child))
 
 
-def _restored(run: RunState, node: StepNode, record: PathState) -> None:
+def _restore_results(run: RunState, node: StepNode, record: PathState) -> None:
+    """Restore the results of the step's finished attempts; then continue, or end, the step."""
     recorded = run.recorded
     node.used = record.failed_usage
     for path in recorded.left_by_attempts(node.path):
@@ -227,13 +231,13 @@ def _continue_step(run: RunState, node: StepNode, record: PathState) -> None:
 
 
 def _failed_while_stopped(run: RunState, node: StepNode, failure: ev.AttemptFailed) -> bool:
-    """True if the attempt was at work when the run was cancelled: the step ends as cancelled."""
+    """Whether the attempt was at work when the run was cancelled: the step ends as cancelled."""
     requested = run.recorded.ends_since if run.setting.unwinds else 0
     return 0 < requested < failure.seq and not cleans_up(node)
 
 
 def _next_attempt_began(run: RunState, node: StepNode, record: PathState) -> bool:
-    """True if anything is recorded of the attempt after the finished ones.
+    """Whether anything is recorded of the attempt after the finished ones.
 
     That attempt is entered, even if only to be stopped: it may have left rollbacks.
     """
@@ -247,7 +251,7 @@ def _next_attempt_began(run: RunState, node: StepNode, record: PathState) -> boo
 def replay_member(run: RunState, member: MemberNode, verb: Bodied, item: Any, value: Any) -> bool:
     """Replay a member's recorded end; False if it has none."""
     recorded, path = run.recorded, member.path
-    if item_changed(run, path, item):
+    if note_item_change(run, path, item):
         member.phase = Phase.HALTED
         return True
     record = recorded.get(path)
@@ -262,17 +266,17 @@ def replay_member(run: RunState, member: MemberNode, verb: Bodied, item: Any, va
     run.tree.update(recorded.tree_below(path))
     note_recorded_rollbacks(run, path)
     end = record.end
-    run.emit(cmd.Tell(_told(run, path, end)))
+    run.emit(cmd.Tell(_event_of_replay(run, path, end)))
     find_compensations(
         run,
         member,
         lambda search: search.member(path, verb, value, member.inputs),
-        lambda: _member_ended(run, member, end),
+        lambda: _member_end_returns(run, member, end),
     )
     return True
 
 
-def _member_ended(run: RunState, member: MemberNode, end: StepResult[Any]) -> None:
+def _member_end_returns(run: RunState, member: MemberNode, end: StepResult[Any]) -> None:
     run.results.update(run.recorded.below(member.path))
     del run.nodes[member.path]
     run.push(TellParent(member, end))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -71,8 +72,15 @@ _IN_URLS: Mapping[str, Callable[[str], str]] = {
     "form": _in_form_encoding,
     "path": lambda text: _in_url(text, f"{_UNRESERVED}/"),
     "url": _in_url,
+    "url in url": lambda text: _in_url(_in_url(text)),
 }
+_BY_NUMBER = str.maketrans({'"': "&#34;", "'": "&#39;"})
 _QUOTED: Mapping[str, Callable[[str], str]] = {
+    "html": html.escape,
+    "html by number": lambda text: html.escape(text, quote=False).translate(_BY_NUMBER),
+    "xml": lambda text: html.escape(text, quote=False),
+    "doubled": lambda text: text.replace("'", "''"),
+    "shell in shell": lambda text: shlex.quote(f" {shlex.quote(f' {text}')[2:-1]}")[2:-1],
     "backslashed": lambda text: re.sub(r"([^\w@%+=:,./-])", r"\\\1", text),
     "shell by backslash": lambda text: text.replace("'", "'\\''"),
     "shell": lambda text: shlex.quote(f" {text}")[2:-1],
@@ -104,10 +112,11 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "": str,
 }
 """How a text may be written, the plainest last: in hex; in base64, at each of the offsets that it
-may have; in a form, path or URL; quoted in quotes; for a shell; as Python's ``repr``; in JSON
-(escaped to ASCII or not); verbatim.
+may have; in a form, path or URL; quoted in quotes; in HTML and XML; in SQL and YAML; for a shell;
+as Python's ``repr``; in JSON (escaped to ASCII or not); verbatim.
 
 Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with no safe character;
+``html.escape`` and ``markupsafe.escape``;
 ``shlex.quote``, and ``printf %q`` and ``set -x`` of bash.
 """
 

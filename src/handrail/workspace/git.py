@@ -37,6 +37,7 @@ _STEADY = (
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "advice.addEmbeddedRepo=false"),
+    *("-c", "advice.graftFileDeprecated=false"),
     *("-c", "color.ui=false"),
     *("-c", "user.name=handrail"),
     *("-c", "user.email=handrail@localhost"),

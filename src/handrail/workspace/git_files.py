@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -61,6 +62,7 @@ _TRACES = frozenset(
 )
 """What git writes when it commits, packs or fetches, and what is compared in another way."""
 _LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock")
+_STATES = ("rebase-merge", "rebase-apply", "sequencer")
 _SAMPLE = ".sample"
 _STEPS = "refs/heads/handrail/"
 _LARGEST = 16 << 20
@@ -328,6 +330,14 @@ def _open(folder: Path) -> None:
             folder.chmod(stat.S_IMODE(mode) | _OPEN)
     except OSError:
         return
+
+
+def remove_empty_states(own: Path) -> None:
+    """Remove the empty folders that would say that a rebase or cherry-pick is unfinished."""
+    for name in _STATES:
+        for folder, _, _ in os.walk(own / name, topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
 
 
 def put_back(file: Path, wanted: SavedFile | None) -> None:

@@ -93,7 +93,7 @@ class Places:
                 f"of the agent's reach, in {self.safe}, and that folder cannot be made: {error}. "
                 f"XDG_STATE_HOME names another place."
             ) from error
-        self.base.mkdir(parents=True, exist_ok=True)
+        self.base.mkdir(parents=True, exist_ok=True, mode=0o700)
         ignore = self.base / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", "utf-8")

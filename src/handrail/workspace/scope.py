@@ -74,6 +74,7 @@ from handrail.workspace.git_files import (
     put_refs_back,
     read_git_files,
     refs_of,
+    remove_empty_states,
     rewind,
     settings_of,
     unstage,
@@ -235,6 +236,7 @@ class Scope:
         finally:
             restore_modes(self.repository.root, looked.shut)
         await self._report_commits(after, found)
+        await self._report_head(after, branch, found)
         self._report_shut_folders(looked, found)
         await self._report_staged(found)
         await self._restore_refs(branch, found)
@@ -373,6 +375,7 @@ class Scope:
             if old is not None and old.data is None:
                 found.notes.append(f"{shown} was too large to be kept, and is not put back.")
             put_back(file, old)
+        remove_empty_states(self.repository.own)
 
     def _display_name(self, file: Path) -> tuple[str, str]:
         """The name of a file that git acts on, and how a pattern that allows it begins."""
@@ -430,6 +433,28 @@ class Scope:
             if change.display_path not in known and not self.reach(change.path):
                 found.files.append(f"{change.display_path} (committed)")
 
+    async def _report_head(
+        self, after: str | None, branch: str | None, found: _ViolationsSoFar
+    ) -> None:
+        """Report HEAD if it went to a branch that was there before, or lost commits."""
+        before = self.before.inside
+        if not self._is_alone or (after, branch) == (before.head, before.branch):
+            return
+        if branch != before.branch and (branch is None or path_text(branch) in before.refs):
+            found.files.append(
+                f"HEAD (was on {before.branch or 'none'}, now on {branch or 'none'})"
+            )
+        elif before.head is not None:
+            words = ("merge-base", "--is-ancestor", before.head, after or "")
+            git = self.repository.git(self.shadow.marker)
+            if after is None or (await git.run_unchecked(*words))[0]:
+                found.files.append("HEAD (lacks commits that it had)")
+
+    @property
+    def _is_alone(self) -> bool:
+        """True if nothing else works here, and this is no further working tree."""
+        return not self.reach.others and self.repository.own == self.repository.common
+
     async def _report_staged(self, found: _ViolationsSoFar) -> None:
         """Report entries of the index that changed outside of the scope: by ``git add`` alone."""
         was = self.before.inside.listed
@@ -457,7 +482,7 @@ class Scope:
         mine = {path_text(name) for name in (before.branch, branch) if name}
         if found.files and branch != before.branch:
             mine -= was.keys() - {path_text(before.branch or "")}
-        alone = not self.reach.others and self.repository.own == self.repository.common
+        alone = self._is_alone
         out = {ref for ref in checked_out(self.repository) if ref not in was or not alone}
         free = (mine & now.keys()) | out
         if not alone:

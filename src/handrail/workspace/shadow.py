@@ -304,7 +304,9 @@ class Shadow:
         tree, *rest = told.split("\0")
         end = rest.index("") if "" in rest else len(rest)
         files = list(dict.fromkeys(rest[:end])) if code else []
-        reason = "".join(part for part in rest[end:] if part.startswith("CONFLICT"))
+        # A message, which ends with a line end, comes after its kind, which does not.
+        words_of = [part for part in rest[end:] if part.startswith("CONFLICT")]
+        reason = "".join(part for part in words_of if part.endswith("\n"))
         return tree, files, printable(reason).strip()
 
     async def _apply_three_way(

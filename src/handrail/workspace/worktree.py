@@ -384,8 +384,9 @@ def worktree_gone(who: str, folder: Path, places: Places) -> DefinitionError:
     """The error for a worktree that was removed before its work was merged."""
     return DefinitionError(
         f"the worktree of {who} is not there any more: {folder}. What was done in it and not "
-        f"committed is gone with it; what was committed is on the branch {places.branch}, if that "
-        f"is there. Run the step again from its beginning, rerun=[{places.path!r}] (--rerun)."
+        f"committed is where it was moved to (git worktree list), or gone with it; what was "
+        f"committed is on the branch {places.branch}, if that is there. Run the step again from "
+        f"its beginning, rerun=[{places.path!r}] (--rerun)."
     )
 
 

@@ -507,6 +507,8 @@ class ClaudeTurn(EventReader):
     def _status(self, event: Object) -> Iterator[Notice]:
         yield from self._on_session(event)  # a compaction reports its session before ``init``
         outcome = text_in(event, "compact_result")
+        if text_in(event, "status"):
+            self.end.went_on()
         if text_in(event, "status") == "compacting" and self._compacting != "begun":
             self._compacting = "begun"
             yield AgentCompaction(self.path, "started")

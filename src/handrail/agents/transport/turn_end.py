@@ -45,11 +45,14 @@ class TurnEnd(Generic[T]):
     def task_started(self, task: str, *, is_listed: bool = False) -> None:
         """Note that a task runs in the background."""
         self.background.setdefault(task, is_listed)
+        self.went_on()
 
     def tasks_are(self, tasks: Iterable[str]) -> None:
         """Note the program's list of what runs in the background; ``background`` keeps others."""
         others = {task: False for task, is_listed in self.background.items() if not is_listed}
         self.background = others | dict.fromkeys(tasks, True)
+        if self.background:
+            self.went_on()
 
     @property
     def missing(self) -> str:
