@@ -116,8 +116,9 @@ def test_contributing_points_to_each_list_of_what_to_add() -> None:
 def test_the_kinds_of_nodes_are_all_named() -> None:
     """The page names each class of node that a verb has."""
     from handrail.core.machine import NODE_TYPES
+    from handrail.steps.table import VERBS
 
-    assert {cls.__name__ for cls in NODE_TYPES.values()} == set(NODES)
+    assert {NODE_TYPES[verb].__name__ for verb in VERBS.values()} == set(NODES)
 
 
 def test_there_are_eleven_actions() -> None:

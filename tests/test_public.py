@@ -221,6 +221,29 @@ def test_importing_handrail_imports_nothing_that_is_slow() -> None:
     assert set(loaded_by("import handrail", SLOW)) <= set(before)
 
 
+ONE_STEP = """\
+import sys
+from handrail import Executor, step, workflow
+@workflow
+def flow():
+    return (yield step("one").call(int))
+assert Executor().run_sync(flow).success
+print(*(name for name in sys.modules if name.partition(".")[0] == "handrail"))
+"""
+
+
+def test_a_run_of_one_step_loads_few_modules() -> None:
+    """A run of one step in memory loads at most 88 modules of handrail, packages included."""
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_STEP], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = done.stdout.split()
+    assert len(loaded) <= 88, loaded
+    assert {"handrail.core.groups", "handrail.record.reading", "handrail.steps.bodies"}.isdisjoint(
+        loaded
+    )
+
+
 def test_importing_what_a_workflow_is_written_with_stays_light() -> None:
     """`from handrail import Executor, Steps, step, workflow` loads none of the slow libraries."""
     heavy = ["asyncio", "cyclopts", "jinja2", "pydantic", "rich", "sqlite3", "structlog", "trio"]

@@ -20,8 +20,8 @@ import attrs
 from handrail.engine.parts import OnChange, Parts, check_arguments
 from handrail.engine.perform import Around
 from handrail.engine.serving import ServingEngine
-from handrail.engine.shared_limits import shared_admission
 from handrail.journals.memory import MemoryJournal
+from handrail.later import later
 from handrail.model.agent_options import (
     NO_OPTIONS,
     AgentOptions,
@@ -33,17 +33,20 @@ from handrail.model.launch import Launch
 from handrail.model.policy import Backoff, Ladder, Limits
 from handrail.model.sandbox import Boundary, sandbox_in
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
-from handrail.ports.sink import Sink
-from handrail.project import configured_stages, no_such_key, project_table
 from handrail.secrets.values import Secrets
 from handrail.system.clock import SystemClock
 
 if TYPE_CHECKING:
+    from handrail import project
     from handrail.agents.cassette.cassette import Cassette
+    from handrail.engine import shared_limits as sharing
+    from handrail.ports.agent import AgentBackend
     from handrail.ports.claims import Claims
+    from handrail.ports.sink import Sink
+else:
+    later(globals(), "project engine.shared_limits:sharing")
 
 
 class Executor(ServingEngine):
@@ -114,15 +117,17 @@ class Executor(ServingEngine):
         given = dict(stages or {})
         _check_agents(backend, model, agent_options)
         secrets = secrets if secrets is not None else Secrets()
-        boundary = cache(lambda: sandbox_in(project_table()) if sandbox is None else sandbox)
+        boundary = cache(
+            lambda: sandbox_in(project.project_table()) if sandbox is None else sandbox
+        )
         super().__init__(
             Parts(
                 journal=journal if journal is not None else MemoryJournal(),
                 clock=clock if clock is not None else SystemClock(),
                 sinks=tuple(sinks),
-                shared=shared_admission(shared_limits),
+                shared=None if shared_limits is None else sharing.shared_admission(shared_limits),
                 agents=dict(agents or {}),
-                stages=lambda: {**configured_stages(), **given},
+                stages=lambda: {**project.configured_stages(), **given},
                 services=dict(services or {}),
                 config=dict(config or {}),
                 workflows=tuple(workflows),
@@ -238,7 +243,7 @@ def ladder_of(table: Mapping[str, Any], file: str = "") -> Ladder | None:
         for name in names:
             if name not in known:
                 where = file if name in table or which else f"the environment ({_LADDER}...)"
-                raise no_such_key(where, f"[tool.handrail.ladder]{which}", str(name), known)
+                raise project.no_such_key(where, f"[tool.handrail.ladder]{which}", str(name), known)
     if isinstance(backoff, Mapping):
         said["backoff"] = Backoff(**cast("Mapping[str, Any]", backoff))
     return Ladder(**said) if said else None
@@ -252,7 +257,7 @@ def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:
         variables.get("HANDRAIL_BACKEND") or None,
         variables.get("HANDRAIL_MODEL") or None,
     )
-    table = project_table()
+    table = project.project_table()
     where = "[tool.handrail] backend of pyproject.toml"
     yield where, table.get("backend") or None, table.get("model") or None
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.core.visible import VisibleResults, common_scope
+from handrail.core.commands import VisibleResults, common_scope
 from handrail.model.results import StepResult
 
 

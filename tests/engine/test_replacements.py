@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from handrail import Agent, Executor, FakeBackend, Steps, step, workflow
-from handrail.engine.replacements import Replacements
+from handrail.engine.perform import Replacements
 from handrail.testing import FakeAgent
 from tests.engine.support import boom, just
 

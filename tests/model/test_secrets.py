@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
 from handrail.secrets.masking import Mask
-from handrail.secrets.needles import SOON, TOGETHER, Needles
 from handrail.secrets.sealing import seal_text, unseal_text, variables_in
-from handrail.secrets.spellings import SPELLINGS
+from handrail.secrets.spellings import SOON, SPELLINGS, TOGETHER, Needles
 from handrail.secrets.values import Secrets, mask_text, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_an_event_after_the_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
 def test_results_out_of_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that lists steps by time of end is seen."""
     monkeypatch.setattr(
-        ending, "tree_order", lambda _tree, results, *_root: tuple(results.values())
+        "handrail.record.results.tree_order", lambda _tree, results, *_root: tuple(results.values())
     )
     breaks(results_in_tree_order)
 

@@ -47,7 +47,7 @@ from handrail.sinks.artifacts import ArtifactsSink
 from handrail.system.run import kill_marked
 
 if TYPE_CHECKING:
-    from handrail.agents.cassette.cassette import Cassette  # noqa: TC004  # attrs does not look at it
+    from handrail.agents.cassette.cassette import Cassette  # attrs does not look at it
 
 # Ctrl-C, SIGTERM, a closed terminal: the first signal ends the run in order, the second at once.
 #

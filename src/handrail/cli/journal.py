@@ -22,7 +22,7 @@ from handrail.record.state import RecordedRun, read_run
 from handrail.system.own_files import FOLDER, make_ignored
 
 if TYPE_CHECKING:
-    from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
+    from handrail import Executor, SqliteJournal  # attrs does not look at it
     from handrail.model.definition import WorkflowDefinition
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
-from handrail.codec.builtins import PAIRED
 from handrail.errors import HandrailError
 from handrail.model.dataclass import dataclass
 
@@ -85,6 +84,8 @@ def _as_code(node: Any) -> str:
     name = str(known.pop("$", "")).rpartition(":")[2].rpartition(".")[2]
     if name and set(known) == {"name"}:
         return f"{name}.{known['name']}"
+    from handrail.codec.builtins import PAIRED
+
     if name in PAIRED and "v" in known:
         items = ", ".join(f"{_as_code(key)}: {_as_code(value)}" for key, value in known["v"])
         return f"{{{items}}}" if name == "dict" else f"{name}({{{items}}})"

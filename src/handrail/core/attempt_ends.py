@@ -16,6 +16,7 @@ from handrail.errors import (
     OutputChanged,
     StepTimeout,
 )
+from handrail.model.dataclass import assembler
 from handrail.model.described import facts_of_error, text_of
 from handrail.model.events import AttemptFailed, RollbackCompleted, StepCompleted
 from handrail.model.launch import AgentError, NotReady, PromptError
@@ -29,7 +30,6 @@ from handrail.model.results import (
     qualified,
 )
 from handrail.model.sandbox import SandboxUnavailable
-from handrail.record.assemble import assembler
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)

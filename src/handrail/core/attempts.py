@@ -8,15 +8,13 @@ without the claims, which ended with the process; what lies beyond the record wa
 
 from __future__ import annotations
 
-from typing import Any
-
 from handrail.core import commands as cmd
 from handrail.core.changes import note_undone_step_change
 from handrail.core.failing import fail_for_good, fail_rather_than_repeat, fail_with
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch
 from handrail.core.limits import let_in
-from handrail.core.nodes import Node, Phase, cleans_up, is_late
+from handrail.core.nodes import Phase, cleans_up, is_late
 from handrail.core.replaying import replay
 from handrail.core.run_state import (
     AgentNode,
@@ -34,14 +32,9 @@ from handrail.core.steering import (
     waits_for_claim_above,
 )
 from handrail.model import events as ev
-from handrail.record.assemble import assembler
-from handrail.steps.leaves import PythonCall
-from handrail.steps.verbs import Step, wanted_by
+from handrail.steps.verbs import wanted_by
 
-_step_started = assembler(ev.StepStarted)
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
-_NO = False
-"""``rollback`` and ``cleanup`` of a plain step: it has no rollback, its body does not unwind."""
 
 
 def open_step(run: RunState, node: StepNode) -> None:
@@ -117,7 +110,7 @@ def attempt(run: RunState, node: StepNode) -> None:
         interrupted = node.interrupted
         node.interrupted = False
         if not (interrupted and fail_rather_than_repeat(run, node)):
-            _perform(run, node, interrupted=interrupted)
+            perform(run, node, interrupted=interrupted)
     elif isinstance(node, CompositeNode):
         _begin(run, node)
 
@@ -131,29 +124,8 @@ def _begin(run: RunState, node: CompositeNode) -> None:
     begin_claimed(run, node)
 
 
-def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
-    """Open, start and attempt a simple leaf in one go; most steps take this path."""
-    verb = step.verb
-    node = run.new_node(parent, step, path)
-    node.phase = Phase.RUNNING
-    node.attempt = 1
-    at = parent.yields
-    parent.yields = at + 1
-    node.started_at = now = run.now
-    parent.child = run.nodes[path] = node
-    fingerprint = "" if run.codec is None else run.fingerprint(step)
-    once = step.modifiers.once
-    begun = _step_started(
-        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO, _NO
-    )
-    run.out.append(cmd.Record(begun, once))
-    if type(verb) is PythonCall:
-        run.out.append(cmd.Perform(path, step, 1, now, None))
-    else:
-        _perform(run, node, interrupted=False)
-
-
-def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
+def perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
+    """Have the engine perform an attempt of a leaf."""
     if isinstance(node, AgentNode):
         first_launch(run, node, interrupted=interrupted)
         return

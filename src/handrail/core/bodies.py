@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from handrail.core.attempts import begin_plain
+from handrail.core import commands as cmd
 from handrail.core.generators import close
 from handrail.core.mistakes import not_a_step
-from handrail.core.nodes import MemberNode, Node, RunNode
-from handrail.core.replaying import replay_plain
+from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.run_state import BodyStepNode, EndBody, RunState
 from handrail.errors import DuplicateStepName, RunCancelled
+from handrail.later import later
+from handrail.model import events as ev
+from handrail.model.dataclass import assembler
 from handrail.model.described import line_of, warn_at
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
+from handrail.steps.leaves import PythonCall
 from handrail.steps.verbs import PLAIN, Step, is_simple, take
 
+if TYPE_CHECKING:
+    from handrail.core import attempts, replaying
+else:
+    later(globals(), "core.attempts core.replaying")
+
+
+_step_started = assembler(ev.StepStarted)
+_NO = False
+"""``rollback`` and ``cleanup`` of a plain step: it has no rollback, its body does not unwind."""
 _UNIQUE = (
     "Names are unique within a workflow: rename one of the two, or in a loop number them, "
     'step(f"fix-{n}"). A helper can be called again in a scope: scope(f"round-{n}", helper()).'
@@ -37,8 +49,8 @@ def _count_visits(run: RunState, node: Node, generator: Any) -> None:
         return
     run.places[node.path] = None
     text = (
-        f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop without an "
-        f"end. Bound it with Limits(max_visits=...); then this warning does not come."
+        f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop "
+        f"without an end. Bound it with Limits(max_visits=...); then this warning does not come."
     )
     warn_at(text, frame.f_code, frame.f_lineno, frame.f_globals)
 
@@ -118,7 +130,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
         if run.begins_at_once:
             begin_plain(run, node, step, path)
             return None
-        taken = replay_plain(run, node, step, path)
+        taken = replaying.replay_plain(run, node, step, path)
         if taken is not None:
             node.yields += 1
             return taken
@@ -126,3 +138,25 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
         node.timer = run.wait(node, run.now + run.setting.cleanup_timeout_s)
     run.open_child(node, step, path)
     return None
+
+
+def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
+    """Open, start and attempt a simple leaf in one go; most steps take this path."""
+    verb = step.verb
+    node = run.new_node(parent, step, path)
+    node.phase = Phase.RUNNING
+    node.attempt = 1
+    at = parent.yields
+    parent.yields = at + 1
+    node.started_at = now = run.now
+    parent.child = run.nodes[path] = node
+    fingerprint = "" if run.codec is None else run.fingerprint(step)
+    once = step.modifiers.once
+    begun = _step_started(
+        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO, _NO
+    )
+    run.out.append(cmd.Record(begun, once))
+    if type(verb) is PythonCall:
+        run.out.append(cmd.Perform(path, step, 1, now, None))
+    else:
+        attempts.perform(run, node, interrupted=False)

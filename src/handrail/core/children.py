@@ -13,25 +13,26 @@ from handrail.core.failures import AttemptFailure, failure_from, failure_of, fai
 from handrail.core.generators import call
 from handrail.core.items import is_body
 from handrail.core.mistakes import no_body
-from handrail.core.nodes import Node, Phase
+from handrail.core.nodes import MemberNode, Node, Phase
 from handrail.core.run_state import (
     BodyStepNode,
     CompositeNode,
     EndBody,
     RunState,
-    declared_for,
+    StepNode,
 )
 from handrail.core.user_code import call_user
 from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
+from handrail.model.definition import bind_inputs
 from handrail.model.described import defined_at
-from handrail.model.inputs import bind_inputs
 from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult, Usage
-from handrail.record.outputs import WORKFLOW, arm
+from handrail.record.outputs import WORKFLOW, arm, declared_output
 from handrail.record.results import total_usage, tree_order
 from handrail.steps.bodies import Branching, ChildWorkflow, HeldBody, ScopedBody
+from handrail.steps.groups import Bodied
 from handrail.steps.verbs import Step, alone
 
 
@@ -272,3 +273,22 @@ def _depth(node: Node) -> int:
         depth += isinstance(here, WorkflowNode)
         here = here.parent
     return depth
+
+
+def declared_for(node: Node) -> tuple[Any, ...]:
+    """The types by which later drives read a node's end, or the value of its child workflow.
+
+    Each must fit: the output of a member's step is read with the member's type once the group has
+    ended.
+    """
+    declared: list[Any] = []
+    member: Node | None = node
+    if isinstance(node, StepNode):
+        declared.append(declared_output(node.step))
+        member = node.parent
+    by_member = member is node or (member is not None and member.generator is None)
+    if by_member and isinstance(member, MemberNode) and isinstance(member.parent, StepNode):
+        verb = member.parent.step.verb
+        if isinstance(verb, Bodied):
+            declared.append(verb.member_type())
+    return tuple(declared)

@@ -34,22 +34,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, assert_never, cast
 
 import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
-from handrail.core.changes import mismatch_of
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing, rehearse, to_carry_out
 from handrail.core.timers import InFlight, Job, Timers
-from handrail.core.value_texts import Types, declared_in, event_in_its_place
-from handrail.core.waits import accept_no_other_answer, process_waits_for
 from handrail.errors import (
     CancelledFromWithin,
     CoreStalled,
@@ -58,10 +54,17 @@ from handrail.errors import (
     OutputNotSerializable,
     StepTimeout,
 )
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
-from handrail.record.answers import accept_answer
+
+if TYPE_CHECKING:
+    from handrail.core import changes, rehearsal, value_texts, waits
+    from handrail.record import answers
+else:
+    later(globals(), "core.changes core.rehearsal core.value_texts core.waits record.answers")
+
 
 Kind: TypeAlias = Literal["attempt", "claim", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
@@ -164,14 +167,14 @@ class Conductor:
         self.line = self._make_line(_within(limits, window), last_at)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
-        self._rehearsing: Rehearsing | None = None
-        self._rehearsal: Rehearsal | None = None
+        self._rehearsing: rehearsal.Rehearsing | None = None
+        self._rehearsal: rehearsal.Rehearsal | None = None
         """The part of the record that ``_rehearsing`` leads to now."""
-        self._gone_through: list[Rehearsal] = []
+        self._gone_through: list[rehearsal.Rehearsal] = []
         """The parts gone through, which are written once all of the record is."""
         self._beyond: Sequence[cmd.Command] | None = None
         """What lies beyond the record, once that is gone through, until it is carried out."""
-        self._asked: RecordedQuestion | None = None
+        self._asked: rehearsal.RecordedQuestion | None = None
         """The question of ``_rehearsing`` that waits for its answer."""
         self._handled: set[str] = set()
         """Gates that the host is asked to have answered."""
@@ -197,7 +200,7 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsing = rehearse(
+        self._rehearsing = rehearsal.rehearse(
             self.machine,
             first,
             self._stamp,
@@ -237,7 +240,7 @@ class Conductor:
             self._set_alarm()
             self._check()
         elif self.machine.run.changes:
-            raise mismatch_of(self.machine.run, late=True)
+            raise changes.mismatch_of(self.machine.run, late=True)
         return True
 
     def finished(self, path: str, end: End) -> None:
@@ -323,8 +326,8 @@ class Conductor:
         if self.result is not None or self._rehearsal is not None or self._asked is not None:
             return False
         run = self.machine.run
-        waits = (process_waits_for(run, token) for _, token in self.timers.waits())
-        return self.nothing_is_at_work and not any(waits)
+        waiting = (waits.process_waits_for(run, token) for _, token in self.timers.waits())
+        return self.nothing_is_at_work and not any(waiting)
 
     @property
     def nothing_is_at_work(self) -> bool:
@@ -347,13 +350,13 @@ class Conductor:
             run = self.machine.run
             if run.changes and run.rehearses:
                 self._gone_through.clear()
-                raise mismatch_of(run)
+                raise changes.mismatch_of(run)
             self._gone_through.append(self._rehearsal)
             self._rehearsal = None
             self._rehearse_on()
         return True
 
-    def _write_out(self, part: Rehearsal) -> None:
+    def _write_out(self, part: rehearsal.Rehearsal) -> None:
         for number, (event, sync) in enumerate(part.happened):
             if sync is not None:
                 self._write(cast("ev.Event", event), part.declared.get(number))
@@ -368,7 +371,7 @@ class Conductor:
         except StopIteration as done:
             self._beyond = done.value
             return
-        if isinstance(part, Rehearsal):
+        if isinstance(part, rehearsal.Rehearsal):
             self._rehearsal = part
         else:
             self._asked = part
@@ -377,7 +380,9 @@ class Conductor:
     def _go_beyond(self, beyond: Sequence[cmd.Command]) -> None:
         self._gone_through.clear()
         self._beyond = None
-        carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
+        if self._rehearsing is None:
+            return  # nothing was recorded before
+        carried_out, stopped = rehearsal.to_carry_out(beyond, self.machine.run, self._cancel)
         self._todo.extend(carried_out)
         for one in stopped:
             self._jobs.append(partial(self.stopped, one.path, one.attempt))
@@ -407,13 +412,15 @@ class Conductor:
         self._stamp(command.event)
         return self._write(command.event)
 
-    def _write(self, event: ev.Event, declared: Callable[[], Types] | None = None) -> ev.Event:
+    def _write(
+        self, event: ev.Event, declared: Callable[[], value_texts.Types] | None = None
+    ) -> ev.Event:
         """Record the event, with its value as text if need be, or a failure; returns that."""
         try:
             self._keep(event)
         except OutputNotSerializable as error:
-            types = declared or declared_in(self.machine, event)
-            event, _ = event_in_its_place(event, self.machine, types, error, self._keep)
+            types = declared or value_texts.declared_in(self.machine, event)
+            event, _ = value_texts.event_in_its_place(event, self.machine, types, error, self._keep)
         return event
 
     def _show(self, progress: ev.Progress) -> None:
@@ -594,7 +601,7 @@ class Conductor:
         if error is None:
             try:
                 answer, by = value
-                self._happened(ev.GateAnswered(path, accept_answer(gate, answer), by))
+                self._happened(ev.GateAnswered(path, answers.accept_answer(gate, answer), by))
             except HandrailError as refused:
                 error = refused
         if error is not None:
@@ -611,7 +618,7 @@ class Conductor:
         if isinstance(event, ev.GateAnswered):
             if event.path not in run.gates or event.path in run.answered:
                 return
-            accept_no_other_answer(run, event)
+            waits.accept_no_other_answer(run, event)
         self.record(event)
 
     def _dismiss_closed(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.core import commands as cmd
 from handrail.core.failures import body_error_text, failure_of_body
@@ -18,8 +18,8 @@ from handrail.core.run_state import (
     StepNode,
     Stop,
 )
-from handrail.core.steering import unpause
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import (
@@ -30,10 +30,16 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
-from handrail.record.outputs import Results, Tree, whole, with_recorded
 from handrail.record.results import workflow_result
-from handrail.steps.declared import returned_by
 from handrail.steps.verbs import Step
+
+if TYPE_CHECKING:
+    from handrail.core import steering
+    from handrail.record import outputs
+    from handrail.steps import declared
+else:
+    later(globals(), "core.steering record.outputs steps.declared")
+
 
 _SOFT = frozenset({"timeout_s"})
 """The limits after which bodies may still clean up."""
@@ -121,7 +127,7 @@ def compensation_error(run: RunState, node: Node) -> WorkflowError | None:
 
 def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
     """Unwind the run as cancelled, unless its end is decided already; a pause ends."""
-    unpause(run)
+    steering.unpause(run)
     run.timers_frozen = False
     if run.ending is None and run.root.phase is not Phase.UNDOING:
         run.ending = Ending("cancelled", event.reason)
@@ -175,7 +181,7 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
         definition = run.definition
         if error is None:
             where = f"workflow {definition.name!r}"
-            error = run.unrecordable(value, where, lambda: (returned_by(definition),))
+            error = run.unrecordable(value, where, lambda: (declared.returned_by(definition),))
         run.ending = _ending_of(error)
         run.value = value if error is None else None
     run.drop_timer(run.run_deadline)
@@ -307,12 +313,12 @@ def close_bodies(run: RunState) -> list[str]:
 def drive_ended(run: RunState, end: ev.WorkflowCompleted | ev.RunSuspended) -> None:
     """Build the run's result, now that the end of its drive is in the journal."""
     run.finished = True
-    tree: Tree = run.tree
-    results: Results = run.results
+    tree: outputs.Tree = run.tree
+    results: outputs.Results = run.results
     run_id = run.setting.run_id
     if isinstance(end, ev.WorkflowCompleted) and end.orphaned and end.status != "succeeded":
-        tree = whole(run.recorded, tree, results)
-        results = with_recorded(run.recorded, tree, results, run_id)
+        tree = outputs.whole(run.recorded, tree, results)
+        results = outputs.with_recorded(run.recorded, tree, results, run_id)
     duration_ms, name = max(0.0, (end.at - run.started_at) * 1000), run.definition.name
     result: WorkflowResult[Any] = workflow_result(
         name, run_id, end, tree, results, duration_ms=duration_ms, incidents=run.incidents

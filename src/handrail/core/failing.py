@@ -19,7 +19,6 @@ from handrail.model.launch import NotReady
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepFailed, StepResult, qualified
-from handrail.shortening import reason_of
 from handrail.steps.verbs import Step
 
 _NOT_READY = qualified(NotReady)
@@ -100,8 +99,7 @@ def fallback_ended(run: RunState, node: StepNode, result: StepResult[Any]) -> No
     elif result.success:
         run.end_step(node, "succeeded", output=result.output, handled=_primary(node))
     else:
-        first = "".join(f", after {reason_of(one.error, one.kind)}" for one in _primary(node))
-        text = f"fallback {result.name!r} failed too: {result.error}{first}"
+        text = f"fallback {result.name!r} failed too: {result.error}"
         _settle(run, node, failure_from(result, text), _primary(node))
 
 

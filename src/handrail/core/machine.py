@@ -47,13 +47,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from handrail.core import commands as cmd
-from handrail.core.attempts import attempt, claim_answered, open_step, predicate_answered
 from handrail.core.bodies import advance, go_on
-from handrail.core.budget import settle_total
-from handrail.core.children import BranchNode, HeldBodyNode, ScopeNode, WorkflowNode
 from handrail.core.ending import (
     cancel_requested,
     close_run,
@@ -62,20 +59,9 @@ from handrail.core.ending import (
     rollback_completed,
     root_ended,
 )
-from handrail.core.failing import fallback_chosen, fallback_ended
 from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
-from handrail.core.groups import GroupNode, member_failed
-from handrail.core.launches import (
-    granted,
-    ladder_stepped,
-    launch_failed,
-    launch_over,
-    launch_unless_paused,
-)
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
-from handrail.core.replaying import keep_result
-from handrail.core.retry import attempt_failed, retry_judged
 from handrail.core.run_state import (
     Action,
     Advance,
@@ -96,80 +82,80 @@ from handrail.core.run_state import (
     StopMember,
     StopMembers,
     TellParent,
-    declared_for,
-)
-from handrail.core.steering import postpone_blocked, run_steered
-from handrail.core.stopping import (
-    attempt_stopped,
-    end_childless,
-    end_rehearsal,
-    end_stopped,
-    note_stopped_before,
-    stop,
-    stopped_child_ended,
 )
 from handrail.core.user_code import call_user, interrupt
-from handrail.core.validation import ValidationNode
-from handrail.core.waits import (
-    GateNode,
-    SignalNode,
-    TimerNode,
-    gate_answered,
-    gate_refused,
-    recall_signals,
-    signal_received,
-    timer_fired,
-)
-from handrail.core.work import WorkNode
-from handrail.core.work_edits import work_edited
-from handrail.core.worktrees import WorktreeNode
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
-from handrail.model.work import is_found
-from handrail.record.outputs import CHILD
-from handrail.steps.bodies import (
-    Branching,
-    ChildWorkflow,
-    HeldBody,
-    ScopedBody,
-    TreeBody,
-    Validation,
-)
-from handrail.steps.groups import Group, WorkGroup
-from handrail.steps.leaves import Launching, StageCheck
+from handrail.steps.leaves import Launching, PythonCall, StageCheck
 from handrail.steps.verbs import PLAIN, Leaf, is_simple
-from handrail.steps.waits import Pause, Question, SignalWait
+
+if TYPE_CHECKING:
+    from handrail.core import (
+        attempts,
+        budget,
+        children,
+        failing,
+        groups,
+        launches,
+        replaying,
+        retry,
+        steering,
+        stopping,
+        validation,
+        waits,
+        work,
+        work_edits,
+        worktrees,
+    )
+    from handrail.model import work as model_work
+    from handrail.record import outputs
+    from handrail.steps import bodies as body_verbs
+    from handrail.steps import groups as group_verbs
+    from handrail.steps import waits as wait_verbs
+else:
+    later(
+        globals(),
+        "core.attempts core.budget core.children core.failing core.groups core.launches "
+        "core.replaying core.retry core.steering core.stopping core.validation core.waits "
+        "core.work core.work_edits core.worktrees model.work:model_work record.outputs "
+        "steps.bodies:body_verbs steps.groups:group_verbs steps.waits:wait_verbs",
+    )
 
 
-class NodeTypes(dict[type, type[StepNode]]):
-    """Gives each verb class its node class: its own, or that of the class it derives from."""
+class _NodeTypes(dict[type, type[StepNode]]):
+    """The node class of each verb class. It begins with that of most steps, and is filled when
+    another is met: to name all of these classes loads most of the core.
+    """
 
     def __missing__(self, verb: type) -> type[StepNode]:
-        node_class = next(self[cls] for cls in verb.__mro__[1:] if cls in self)
+        if Leaf not in self:
+            self.update(
+                {
+                    Leaf: LeafNode,
+                    Launching: AgentNode,
+                    StageCheck: AgentNode,  # an agent may judge
+                    group_verbs.Group: groups.GroupNode,
+                    group_verbs.WorkGroup: work.WorkNode,
+                    body_verbs.Branching: children.BranchNode,
+                    body_verbs.ChildWorkflow: children.WorkflowNode,
+                    body_verbs.ScopedBody: children.ScopeNode,
+                    body_verbs.HeldBody: children.HeldBodyNode,
+                    body_verbs.TreeBody: worktrees.WorktreeNode,
+                    body_verbs.Validation: validation.ValidationNode,
+                    wait_verbs.Pause: waits.TimerNode,
+                    wait_verbs.Question: waits.GateNode,
+                    wait_verbs.SignalWait: waits.SignalNode,
+                }
+            )
+        node_class = next(self[cls] for cls in verb.__mro__ if cls in self)
         self[verb] = node_class
         return node_class
 
 
-NODE_TYPES: Mapping[type, type[StepNode]] = NodeTypes(
-    {
-        Leaf: LeafNode,
-        Launching: AgentNode,
-        StageCheck: AgentNode,  # an agent may judge
-        Group: GroupNode,
-        WorkGroup: WorkNode,
-        Branching: BranchNode,
-        ChildWorkflow: WorkflowNode,
-        ScopedBody: ScopeNode,
-        HeldBody: HeldBodyNode,
-        TreeBody: WorktreeNode,
-        Validation: ValidationNode,
-        Pause: TimerNode,
-        Question: GateNode,
-        SignalWait: SignalNode,
-    }
-)
+NODE_TYPES = _NodeTypes({PythonCall: LeafNode})
 
 
 class Machine:
@@ -237,7 +223,7 @@ def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one a
         case EndBody(node, value, error):
             _body_ended(run, node, value, error)
         case Open(node):
-            open_step(run, node)
+            attempts.open_step(run, node)
         case Pull(node):
             node.pull(run)
         case Advance(node):
@@ -245,14 +231,14 @@ def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one a
         case TellParent(node, result):
             _tell_parent(run, node, result)
         case Attempt(node):
-            if not (run.paused or run.unclaimed) or not postpone_blocked(run, action):
-                attempt(run, node)
+            if not (run.paused or run.unclaimed) or not steering.postpone_blocked(run, action):
+                attempts.attempt(run, node)
         case MakeLaunch(node, which, interrupted):
-            launch_unless_paused(run, node, which, interrupted=interrupted)
+            launches.launch_unless_paused(run, node, which, interrupted=interrupted)
         case Stop(node, reason, hard):
-            stop(run, node, reason, hard=hard)
+            stopping.stop(run, node, reason, hard=hard)
         case EndStopped(node):
-            end_stopped(run, node)
+            stopping.end_stopped(run, node)
         case StopMember(node, path):
             node.stop_late(run, path)
         case StopMembers(node, reason, number):
@@ -298,8 +284,8 @@ def _begin(run: RunState) -> None:
 
 def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
     del report
-    recall_signals(run)
-    end_rehearsal(run)
+    waits.recall_signals(run)
+    stopping.end_rehearsal(run)
 
 
 # -- what ended ------------------------------------------------------------------------------------
@@ -325,13 +311,13 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
         parent.child = None
         advance(run, parent, result.output)
     else:
-        keep_result(run, node, result)
+        replaying.keep_result(run, node, result)
         _tell_parent(run, node, result)
 
 
 def _agent_ended(run: RunState, node: AgentNode, event: ev.StepCompleted) -> None:
     if node.reserved:
-        settle_total(run, node, event.used)
+        budget.settle_total(run, node, event.used)
     if run.guidance.waiting:
         run.guidance.ended(event.path)
 
@@ -339,12 +325,12 @@ def _agent_ended(run: RunState, node: AgentNode, event: ev.StepCompleted) -> Non
 def _attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     node = run.step_at(event.path)
     if isinstance(node, AgentNode):
-        launch_over(run, node)
+        launches.launch_over(run, node)
         if node.reserved:
-            settle_total(run, node, event.usage)
+            budget.settle_total(run, node, event.usage)
     if node is not None:
         node.used = add_usage(node.used, event.usage)
-    attempt_failed(run, event)
+    retry.attempt_failed(run, event)
 
 
 def _member_completed(run: RunState, event: ev.MemberCompleted) -> None:
@@ -363,15 +349,15 @@ def _tell_parent(run: RunState, node: Node, result: StepResult[Any]) -> None:
         if node.rollbacks is not None:
             _adopt(parent, node)
         if result.status == "cancelled" and parent.stop is None:
-            note_stopped_before(run, parent, result.error)  # in an earlier drive
+            stopping.note_stopped_before(run, parent, result.error)  # in an earlier drive
     else:
         del parent.live[node.path]
     if parent.phase is Phase.FALLING_BACK and isinstance(parent, StepNode):
-        fallback_ended(run, parent, result)
+        failing.fallback_ended(run, parent, result)
     elif parent.generator is not None:
         go_on(run, parent, result)
     elif parent.stop is not None:
-        stopped_child_ended(run, parent, node, result)
+        stopping.stopped_child_ended(run, parent, node, result)
     elif isinstance(parent, StepNode):
         parent.child_ended(run, node, result)
     else:
@@ -387,10 +373,10 @@ def _adopt(parent: Node, node: Node) -> None:
 
 def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> None:
     if result.success:
-        _end_member(run, node, result.status, result.output, CHILD)
+        _end_member(run, node, result.status, result.output, outputs.CHILD)
     else:
         failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
-        member_failed(run, node, failure)
+        groups.member_failed(run, node, failure)
 
 
 def _end_member(
@@ -398,8 +384,8 @@ def _end_member(
 ) -> None:
     """End a member with its output; the run, if a task gave neither ``Found`` nor ``Skipped``."""
     tasks: tuple[tuple[str, float], ...] = ()
-    if isinstance(node.parent, WorkNode):
-        if is_found(output):
+    if isinstance(node.parent, work.WorkNode):
+        if model_work.is_found(output):
             if output.children:
                 tasks = tuple([(task.id, task.priority) for task in output.children])
         elif not isinstance(output, Skipped):
@@ -424,7 +410,7 @@ def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | No
     if isinstance(node, RunNode):
         root_ended(run, value, error)
     elif node.stop is not None:
-        end_stopped(run, node)
+        stopping.end_stopped(run, node)
     elif isinstance(node, MemberNode):
         _member_body_ended(run, node, value, error)
     else:
@@ -435,11 +421,13 @@ def _member_body_ended(
     run: RunState, node: MemberNode, value: Any, error: BaseException | None
 ) -> None:
     if error is None:
-        error = run.unrecordable(value, f"member {node.path!r}", lambda: declared_for(node))
+        error = run.unrecordable(
+            value, f"member {node.path!r}", lambda: children.declared_for(node)
+        )
     if error is None:
         _end_member(run, node, "succeeded", value)
     else:
-        member_failed(run, node, failure_of_body(error))
+        groups.member_failed(run, node, failure_of_body(error))
 
 
 # -- what was asked --------------------------------------------------------------------------------
@@ -458,54 +446,56 @@ def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
         return
     node.asking = False
     if node.stop is not None:
-        end_stopped(run, node)
+        stopping.end_stopped(run, node)
     elif node.phase is Phase.STARTING:
-        predicate_answered(run, node, report)
+        attempts.predicate_answered(run, node, report)
     elif node.phase is Phase.FALLING_BACK:
-        fallback_chosen(run, node, report)
+        failing.fallback_chosen(run, node, report)
     elif node.failure is not None:
-        retry_judged(run, node, node.failure, report)
+        retry.retry_judged(run, node, node.failure, report)
     else:
         node.evaluated(run, report)
 
 
 def _claimed(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
     if node.stop is None:
-        claim_answered(run, node, report)
+        attempts.claim_answered(run, node, report)
     elif node.asking:
         node.asking = False
-        end_childless(run, node)
+        stopping.end_childless(run, node)
 
 
 def _pulled(run: RunState, report: cmd.Pulled) -> None:
     node = run.nodes.get(report.path)
-    if isinstance(node, GroupNode) and node.stop is None:
+    if isinstance(node, groups.GroupNode) and node.stop is None:
         node.turn(run)
 
 
 REACTIONS: Mapping[type, Callable[[RunState, Any], None]] = {
     ev.StepCompleted: _step_completed,
     ev.AttemptFailed: _attempt_failed,
-    ev.LadderStep: ladder_stepped,
+    ev.LadderStep: lambda run, event: launches.ladder_stepped(run, event),
     ev.MemberCompleted: _member_completed,
     ev.WorkflowStarted: _workflow_started,
     ev.RunResumed: _run_resumed,
     ev.WorkflowCompleted: drive_ended,
     ev.RunSuspended: drive_ended,
     ev.CancelRequested: cancel_requested,
-    ev.RunSteered: run_steered,
-    ev.WorkEdited: work_edited,
-    ev.GateAnswered: gate_answered,
-    ev.SignalReceived: signal_received,
+    ev.RunSteered: lambda run, event: steering.run_steered(run, event),
+    ev.WorkEdited: lambda run, event: work_edits.work_edited(run, event),
+    ev.GateAnswered: lambda run, event: waits.gate_answered(run, event),
+    ev.SignalReceived: lambda run, event: waits.signal_received(run, event),
     ev.RollbackCompleted: rollback_completed,
     cmd.Evaluated: _evaluated,
-    cmd.TimerFired: timer_fired,
-    cmd.GateRefused: gate_refused,
-    cmd.Stopped: attempt_stopped,
-    cmd.Granted: granted,
-    cmd.LaunchFailed: launch_failed,
+    cmd.TimerFired: lambda run, event: waits.timer_fired(run, event),
+    cmd.GateRefused: lambda run, event: waits.gate_refused(run, event),
+    cmd.Stopped: lambda run, event: stopping.attempt_stopped(run, event),
+    cmd.Granted: lambda run, event: launches.granted(run, event),
+    cmd.LaunchFailed: lambda run, event: launches.launch_failed(run, event),
     cmd.Pulled: _pulled,
     cmd.Rehearsed: _rehearsed,
     cmd.CloseRun: close_run,
 }
-"""Who acts on each event and report; nothing follows from the others."""
+"""Who acts on each event and report; nothing follows from the others. A row that calls a
+function of a module by its name does not load that module before.
+"""

@@ -24,12 +24,11 @@ from handrail.core.run_state import (
     TellParent,
 )
 from handrail.model import events as ev
+from handrail.model.dataclass import assembler
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult, Usage, add_usage
-from handrail.record.assemble import assembler
 from handrail.record.outputs import derive, resolve
-from handrail.record.path_state import PathState
-from handrail.record.path_tree import replayed
+from handrail.record.path_tree import PathState, replayed
 from handrail.steps.fingerprint import matches
 from handrail.steps.groups import Bodied
 from handrail.steps.table import verb_of

@@ -14,20 +14,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Si
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
+from handrail.core.commands import VisibleResults
 from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.generators import call, close
 from handrail.core.items import Items, is_body
 from handrail.core.run_state import RunState
-from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
 from handrail.model import outcome
+from handrail.model.definition import bind_inputs
 from handrail.model.described import line_of
-from handrail.model.inputs import bind_inputs
 from handrail.model.outcome import INTERRUPTED, INTERRUPTIONS, RAISED, RETURNED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
-from handrail.record.path_state import PathState
+from handrail.record.path_tree import PathState
 from handrail.record.work import RecordedTasks
 from handrail.steps.bodies import (
     MAKE,

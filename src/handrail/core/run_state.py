@@ -16,12 +16,11 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.failures import AttemptFailure, facts_of
-from handrail.core.items import Items
 from handrail.core.ledger import BudgetState
 from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
-from handrail.core.visible import VisibleResults
 from handrail.errors import DuplicateStepName, HandrailError, OutputNotSerializable, StepChange
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
@@ -43,17 +42,22 @@ from handrail.model.results import (
     qualified,
 )
 from handrail.model.shapes import OwnTree
-from handrail.record.outputs import declared_output, recordable
 from handrail.record.path_tree import attempt_in
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded
-from handrail.steps.fingerprint import fingerprint, matches
-from handrail.steps.groups import Bodied
 from handrail.steps.verbs import Step, take
-from handrail.steps.waits import SignalWait
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
+    from handrail.core.items import Items
+    from handrail.record import outputs
+    from handrail.steps import fingerprint as fingerprints
+    from handrail.steps import waits as wait_verbs
+else:
+    later(
+        globals(),
+        "record.outputs steps.fingerprint:fingerprints steps.waits:wait_verbs",
+    )
 
 
 class StepNode(Node):
@@ -653,17 +657,18 @@ class RunState:
 
     def view_of(self, path: str, inputs: Mapping[str, Any], validation: Any = None) -> cmd.View:
         """``view`` of a step that need not be live."""
-        results = VisibleResults(self.results, self.concurrent, path)
+        results = cmd.VisibleResults(self.results, self.concurrent, path)
         return cmd.View(path, inputs, results, validation)
 
     def fingerprint(self, step: Step[Any]) -> str:
         """The step's fingerprint; empty if nothing needs to be durable."""
-        return "" if self.codec is None else fingerprint(step, self.codec, self.setting.secrets)
+        codec, secrets = self.codec, self.setting.secrets
+        return "" if codec is None else fingerprints.fingerprint(step, codec, secrets)
 
     def matches(self, recorded: str, step: Step[Any]) -> bool:
         """True if the step has this recorded fingerprint, or nothing needs to be durable."""
         codec = self.codec
-        return codec is None or matches(recorded, step, codec, self.setting.secrets)
+        return codec is None or fingerprints.matches(recorded, step, codec, self.setting.secrets)
 
     def unrecordable(
         self, value: Any, where: str, declared: Callable[[], tuple[Any, ...]] | None = None
@@ -678,7 +683,7 @@ class RunState:
             if declared is None:
                 self.codec.dump(value, where=where)
             else:
-                recordable(value, self.codec, declared, where)
+                outputs.recordable(value, self.codec, declared, where)
         except OutputNotSerializable as error:
             return error
         return None
@@ -700,16 +705,16 @@ class RunState:
             verb.kind,
             self.fingerprint(step),
             verdict,
-            verb.signal if type(verb) is SignalWait else "",
+            verb.signal if type(verb) is wait_verbs.SignalWait else "",
             node.index,
             step.modifiers.rollback is not None,
             step.modifiers.once and began,
-            self._accepted_by(verb) if type(verb) is SignalWait else None,
+            self._accepted_by(verb) if type(verb) is wait_verbs.SignalWait else None,
             node.parent is not None and node.parent.unwinding,
-            type(verb) is SignalWait and verb.agents_may_answer,
+            type(verb) is wait_verbs.SignalWait and verb.agents_may_answer,
         )
 
-    def _accepted_by(self, verb: SignalWait) -> Any:
+    def _accepted_by(self, verb: wait_verbs.SignalWait) -> Any:
         """The payload type for senders of the signal; None if the type tells them nothing."""
         if verb.type is Any or self.unrecordable(verb.type, "the type of a signal") is not None:
             return None
@@ -879,22 +884,3 @@ class RunState:
             self.after_rehearsal.append(stop)
         else:
             self.agenda.append(stop)
-
-
-def declared_for(node: Node) -> tuple[Any, ...]:
-    """The types by which later drives read a node's end, or the value of its child workflow.
-
-    Each must fit: the output of a member's step is read with the member's type once the group has
-    ended.
-    """
-    declared: list[Any] = []
-    member: Node | None = node
-    if isinstance(node, StepNode):
-        declared.append(declared_output(node.step))
-        member = node.parent
-    by_member = member is node or (member is not None and member.generator is None)
-    if by_member and isinstance(member, MemberNode) and isinstance(member.parent, StepNode):
-        verb = member.parent.step.verb
-        if isinstance(verb, Bodied):
-            declared.append(verb.member_type())
-    return tuple(declared)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from handrail.codec.unresolved import Unresolved
+from handrail.core.children import declared_for
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.run_state import declared_for
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.described import bases_of

@@ -28,6 +28,7 @@ from handrail.core.steering import postpone_blocked
 from handrail.core.user_code import call_user
 from handrail.errors import WrongUse
 from handrail.model import events as ev
+from handrail.model.dataclass import assembler
 from handrail.model.described import defined_at
 from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.paths import encode_key
@@ -42,7 +43,6 @@ from handrail.model.work import (
     is_found,
     work_of,
 )
-from handrail.record.assemble import assembler
 from handrail.record.outputs import WORK
 from handrail.record.work import drop_reason, task_ended
 from handrail.steps.groups import WorkGroup

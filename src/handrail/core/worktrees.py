@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from handrail.core.children import enter_called
+from handrail.core.children import declared_for, enter_called
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of_body
 from handrail.core.nodes import Node
-from handrail.core.run_state import BodyStepNode, RunState, declared_for
+from handrail.core.run_state import BodyStepNode, RunState
 from handrail.model.paths import join
 from handrail.model.results import StepResult
 from handrail.model.shapes import OwnTree

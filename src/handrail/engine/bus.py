@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of
 from handrail.model.events import Event, Progress
 from handrail.model.outcome import INTERRUPTIONS
-from handrail.ports.sink import Sink
 from handrail.secrets.masking import NAME_LEAST, PLAIN, Mask
 from handrail.secrets.values import SecretValues
+
+if TYPE_CHECKING:
+    from handrail.ports.sink import Sink
+
 
 T = TypeVar("T")
 

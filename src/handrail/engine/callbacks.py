@@ -33,7 +33,6 @@ from handrail.model import outcome as outcomes
 from handrail.model.dataclass import dataclass
 from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.results import OpenGate, answer_words
-from handrail.record.answers import accept_answer, policy_answer
 from handrail.shortening import clean
 from handrail.steps.verbs import Stage
 
@@ -108,6 +107,8 @@ class Evaluator:
         if self.gates == "ask":
             return await ask_on_stdin(gate), "console"
         if isinstance(self.gates, str):
+            from handrail.record.answers import policy_answer
+
             return policy_answer(self.gates, gate), f"policy {self.gates}"
         value = self.gates(gate)
         if hasattr(value, "__await__"):
@@ -291,6 +292,8 @@ async def ask_on_stdin(gate: OpenGate) -> Any:
     while not _AT_THE_TERMINAL.acquire(blocking=False):  # noqa: ASYNC110  # of several loops
         await anyio.sleep(_POLL_S)
     try:
+        from handrail.record.answers import accept_answer
+
         while True:
             sys.stderr.write(_prompt(gate))
             sys.stderr.flush()

@@ -44,7 +44,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -52,46 +52,46 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
-from handrail.core.changes import mismatch_of
 from handrail.core.conductor import Question
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.timers import Job
-from handrail.core.value_texts import declared_in, event_in_its_place
-from handrail.core.waits import (
-    accept_no_other_answer,
-    clock_was_set,
-    counts_running_time,
-    open_gate,
-    process_waits_for,
-)
 from handrail.engine.attempt_tasks import ATTEMPT, Attempts, idle_wait_s
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import FailedWrite, Loop, Skew
-from handrail.engine.message_watch import watch_messages
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.rehearsal_io import warn_of_masked, write_out
-from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, Flight, tasks
 from handrail.errors import (
     CoreStalled,
     HandrailError,
     OutputNotSerializable,
 )
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
-from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
-from handrail.system.running_loop import running_loop
+from handrail.system.threads import running_loop
+
+if TYPE_CHECKING:
+    from handrail.core import changes, value_texts, waits
+    from handrail.engine import message_watch, rehearsal_io, shared_limits
+    from handrail.record import answers
+else:
+    later(
+        globals(),
+        "core.changes core.value_texts core.waits engine.message_watch engine.rehearsal_io "
+        "engine.shared_limits record.answers",
+    )
+
 
 LATE_S = 1.0
 """A timer that is noticed so late was due while this process, or its event loop, was stopped."""
@@ -189,7 +189,7 @@ class Driver(Loop):
         admission = Admission(limits, last_at, processes=max(4, os.cpu_count() or 1))
         if self._parts.shared is None:
             return Line(self, admission, self._start)
-        return SharedLine(self, admission, self._parts.shared, self._start)
+        return shared_limits.SharedLine(self, admission, self._parts.shared, self._start)
 
     # -- from outside, in any thread ------------------------------------------------------------
 
@@ -230,8 +230,8 @@ class Driver(Loop):
             GateClosed: it was answered before. GateNotFound: it was never opened.
             InvalidAnswer: this is not an answer to it; the gate stays open.
         """
-        gate = open_gate(self.machine.run, path)
-        value = accept_answer(gate, answer)
+        gate = waits.open_gate(self.machine.run, path)
+        value = answers.accept_answer(gate, answer)
         self._inbox.answer(gate, value, by, self.now())
         self._look_for_messages()
         return value
@@ -273,7 +273,7 @@ class Driver(Loop):
         for event in self._inbox.new():
             self._wake.set()
             if isinstance(event, ev.GateAnswered):
-                accept_no_other_answer(self.machine.run, event)
+                waits.accept_no_other_answer(self.machine.run, event)
             if isinstance(event, (ev.GateAnswered, ev.SignalReceived)) and self._is_late(event):
                 self._late.append(event)
                 self.timers.at(min(event.at, self.now()), self._record_late)
@@ -341,7 +341,7 @@ class Driver(Loop):
         if escaped is not None:
             raise escaped
         if self.machine.run.changes:
-            raise mismatch_of(self.machine.run, late=True)
+            raise changes.mismatch_of(self.machine.run, late=True)
         assert self.result is not None
         return self.result
 
@@ -356,8 +356,8 @@ class Driver(Loop):
         finally:
             for part in self._gone_through:
                 with anyio.CancelScope(shield=True):
-                    await write_out(part, self.machine, self._journal, self._bus)
-                warn_of_masked(self.run_id, part)
+                    await rehearsal_io.write_out(part, self.machine, self._journal, self._bus)
+                rehearsal_io.warn_of_masked(self.run_id, part)
         self._go_beyond(self._beyond or ())
 
     def _watch_for_messages_meanwhile(self) -> None:
@@ -365,7 +365,7 @@ class Driver(Loop):
         if self._journal.durable:
             flight = Flight("", "messages", None)
             flight.finished = True
-            watch = partial(watch_messages, self._journal, self)
+            watch = partial(message_watch.watch_messages, self._journal, self)
             self.tasks.start(flight, watch, self.context())
 
     async def _work(self) -> None:
@@ -462,8 +462,8 @@ class Driver(Loop):
             try:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
-                types, keep = declared_in(machine, event), partial(append, sync=sync)
-                event, pending = event_in_its_place(event, machine, types, error, keep)
+                types, keep = value_texts.declared_in(machine, event), partial(append, sync=sync)
+                event, pending = value_texts.event_in_its_place(event, machine, types, error, keep)
             if pending is not None:
                 await self._show_when_written(event, pending)
                 continue
@@ -654,8 +654,8 @@ class Driver(Loop):
         if not jump_s:
             return
         run = self.machine.run
-        self.timers.shift(jump_s, partial(counts_running_time, run))
-        clock_was_set(run, jump_s)
+        self.timers.shift(jump_s, partial(waits.counts_running_time, run))
+        waits.clock_was_set(run, jump_s)
         self.line.clock_was_set(jump_s)
         self._claiming.clock_was_set(jump_s)
         if self._linger_until is not None:
@@ -726,7 +726,8 @@ class Driver(Loop):
         longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
-            process_waits_for(self.machine.run, token) and (longest is None or due - now <= longest)
+            waits.process_waits_for(self.machine.run, token)
+            and (longest is None or due - now <= longest)
             for due, token in self.timers.waits()
         )
 

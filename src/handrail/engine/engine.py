@@ -18,8 +18,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.from_steps import sender
-from handrail.engine.inbox import post_answer
+from handrail.engine.inbox import post_answer, sender
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
@@ -33,10 +32,8 @@ from handrail.engine.parts import (
     new_run_id,
     start_after,
 )
-from handrail.engine.perform import Performer
+from handrail.engine.perform import Performer, Replacements
 from handrail.engine.preflight import warn_of_agents
-from handrail.engine.rehearsal_io import warn_of_missing
-from handrail.engine.replacements import Replacements
 from handrail.engine.requests import (
     Options,
     RunRequest,
@@ -45,8 +42,6 @@ from handrail.engine.requests import (
     result_given,
     with_inputs,
 )
-from handrail.engine.step_names import StepNames, reason_of
-from handrail.engine.stream import Run
 from handrail.errors import (
     InvalidInput,
     JournalDamaged,
@@ -56,44 +51,31 @@ from handrail.errors import (
     RunLocked,
     RunNotFound,
 )
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import OpenGate, StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
-from handrail.record.answers import accept_answer
-from handrail.record.inbox import (
-    agents_may_signal,
-    check_signal,
-    gate_in,
-    sort_messages,
-    unread,
-)
-from handrail.record.reading import (
-    accept_changes,
-    by_name,
-    ended,
-    groups_in,
-    history_of,
-    inputs_of,
-    is_fork,
-    narrowed,
-    paths_named,
-    recorded_result,
-    refuse_unknown,
-    refuse_without_inputs,
-    rerun_after,
-    with_failed,
-    workflow_for,
-    workflow_named,
-)
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues, secret_values
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
+    from handrail.engine import rehearsal_io, step_names
+    from handrail.engine import stream as streaming
+    from handrail.engine.stream import Run
     from handrail.model.history import RunDiff
     from handrail.model.plan import Plan, PlannedStep
+    from handrail.record import answers, reading
+    from handrail.record import inbox as messages
+else:
+    later(
+        globals(),
+        "engine.rehearsal_io engine.step_names engine.stream:streaming record.answers "
+        "record.inbox:messages record.reading",
+    )
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,7 +92,7 @@ class Engine(TakesOptions):
             from handrail.engine.checking import CheckingJournal
 
             self._journal = CheckingJournal(parts.journal)
-        self._listed = by_name(parts.workflows)
+        self._listed = {one.definition.name: one.definition for one in parts.workflows}
         self._known = dict(self._listed)
         """The workflows of runs, by name: those listed, and those that were given since to begin or
         resume a run, for calls that take no workflow. Copies share it."""
@@ -166,14 +148,16 @@ class Engine(TakesOptions):
         request = self._prepare(workflow, args, kwargs)
         return run_outside("run_sync()", "await executor.run(...)", self._begin, request, None)
 
-    def stream(self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+    def stream(
+        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> streaming.Run[R]:
         """The run as an async context manager that gives its events; see ``Run``."""
         request = self._prepare(workflow, args, kwargs)
 
-        async def drive(run: Run[Any]) -> WorkflowResult[Any]:
+        async def drive(run: streaming.Run[Any]) -> WorkflowResult[Any]:
             return await self._begin(request, run)
 
-        return Run(request.run_id, drive)
+        return streaming.Run(request.run_id, drive)
 
     def _prepare(
         self,
@@ -232,7 +216,7 @@ class Engine(TakesOptions):
         history = await self._history(run_id, leased.secrets)
         request.refuse_other(history, self._journal.codec)
         on_accepted()
-        if ended(history) is not None:
+        if reading.ended(history) is not None:
             return await self._recorded_result(definition, history)
         return await self._resume_from(history, definition, (), (), leased, run)
 
@@ -266,13 +250,15 @@ class Engine(TakesOptions):
     ) -> list[ev.Event]:
         """All events of a run, read beside the event loop; see ``history_of``."""
         secrets = self._secrets() if secrets is None else secrets
-        return await self._users.read(partial(history_of, self._journal, run_id, secrets), run_id)
+        return await self._users.read(
+            partial(reading.history_of, self._journal, run_id, secrets), run_id
+        )
 
     async def _recorded_result(
         self, definition: WorkflowDefinition, history: Sequence[ev.Event]
     ) -> WorkflowResult[Any]:
         run_id, codec = history[0].run_id, self._journal.codec
-        result = partial(recorded_result, run_id, definition, history, codec)
+        result = partial(reading.recorded_result, run_id, definition, history, codec)
         return await self._users.read(result, run_id)
 
     def _secrets(self) -> SecretValues:
@@ -337,7 +323,7 @@ class Engine(TakesOptions):
             agents.warn_of_unused(run_id)
 
     def _contexts(self, run_id: str, definition: WorkflowDefinition) -> Contexts:
-        parts, names = self._parts, StepNames(definition)
+        parts, names = self._parts, step_names.StepNames(definition)
         return Contexts(run_id, parts.services, parts.config, self._mark(run_id), names.check)
 
     def _machine(self, start: DriveStart) -> Machine:
@@ -388,7 +374,9 @@ class Engine(TakesOptions):
         """
         given = self._resolve_workflow(workflow)
         check_paths(reuse=reuse, rerun=rerun)
-        return await self._resume(run_id, given, reuse, with_failed(rerun, rerun_failed), None)
+        return await self._resume(
+            run_id, given, reuse, reading.with_failed(rerun, rerun_failed), None
+        )
 
     def stream_resume(
         self,
@@ -398,15 +386,17 @@ class Engine(TakesOptions):
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
         rerun_failed: bool | str = False,
-    ) -> Run[Any]:
+    ) -> streaming.Run[Any]:
         """``resume`` as ``stream``: an async context manager that gives the drive's events."""
         given = self._resolve_workflow(workflow)
 
-        async def drive(run: Run[Any]) -> WorkflowResult[Any]:
+        async def drive(run: streaming.Run[Any]) -> WorkflowResult[Any]:
             check_paths(reuse=reuse, rerun=rerun)
-            return await self._resume(run_id, given, reuse, with_failed(rerun, rerun_failed), run)
+            return await self._resume(
+                run_id, given, reuse, reading.with_failed(rerun, rerun_failed), run
+            )
 
-        return Run(run_id, drive)
+        return streaming.Run(run_id, drive)
 
     resume_sync = sync_twin(resume)
 
@@ -419,8 +409,8 @@ class Engine(TakesOptions):
         self, history: Sequence[ev.Event], given: WorkflowDefinition | None
     ) -> WorkflowDefinition:
         """The workflow that drives a run; from then on it is known by the run's name for it."""
-        definition = workflow_for(history, given, self._listed)
-        self._known[workflow_named(history)] = definition
+        definition = reading.workflow_for(history, given, self._listed)
+        self._known[reading.workflow_named(history)] = definition
         return definition
 
     async def _resume(
@@ -436,7 +426,7 @@ class Engine(TakesOptions):
         try:
             async with self._leased(run_id) as leased:
                 history = await self._history(run_id, leased.secrets)
-                rerun = paths_named(history, named)
+                rerun = reading.paths_named(history, named)
                 definition = self._workflow_to_drive(history, given)
                 if _has_succeeded(history) and not rerun:
                     self._sweep(run_id)
@@ -446,7 +436,7 @@ class Engine(TakesOptions):
         except JournalFailed:  # the result is there even if the journal cannot be written
             with contextlib.suppress(JournalFailed, RunNotFound):
                 history = await self._history(run_id)
-                if _has_succeeded(history) and not paths_named(history, named):
+                if _has_succeeded(history) and not reading.paths_named(history, named):
                     definition = self._workflow_to_drive(history, given)
                     return await self._recorded_result(definition, history)
             raise
@@ -471,9 +461,9 @@ class Engine(TakesOptions):
             except ReplayMismatch as mismatch:
                 if mismatch.late:
                     history = await self._history(run_id, leased.secrets)
-                mismatch.hint = reason_of(definition, mismatch, history)
+                mismatch.hint = step_names.reason_of(definition, mismatch, history)
                 on_change = self._parts.on_change
-                reuse, rerun = accept_changes(
+                reuse, rerun = reading.accept_changes(
                     history, mismatch, reuse, rerun, told=told, on_change=on_change
                 )
                 told.update(change.path for change in mismatch.changes)
@@ -484,7 +474,7 @@ class Engine(TakesOptions):
 
     def _missing(self, run_id: str, variables: Sequence[str]) -> None:
         """Warn of unset variables that a record refers to; the command prints a text of its own."""
-        warn_of_missing(run_id, variables)
+        rehearsal_io.warn_of_missing(run_id, variables)
 
     def _mark(self, run_id: str) -> str:
         """The mark of a run's processes. Two journals on one machine may have runs of one id."""
@@ -508,7 +498,7 @@ class Engine(TakesOptions):
     ) -> DriveStart:
         """Where a drive of this history begins."""
         recorded = Recorded(history)
-        letters, late = sort_messages(self._journal, recorded, since)
+        letters, late = messages.sort_messages(self._journal, recorded, since)
         return start_after(
             history,
             definition,
@@ -563,19 +553,19 @@ class Engine(TakesOptions):
             as_written = partial(self._history_as_written, run_id, at)
             history, secrets = await self._users.read(as_written, run_id)
             kept = cut_of(history, at, tuple(outputs or ()))
-            rerun = paths_named(kept, with_failed(rerun, rerun_failed))
-            refuse_unknown(Recorded(kept), rerun)
+            rerun = reading.paths_named(kept, reading.with_failed(rerun, rerun_failed))
+            reading.refuse_unknown(Recorded(kept), rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
                 kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
-            name = fork_id or new_run_id(workflow_named(history), now, journal.events)
+            name = fork_id or new_run_id(reading.workflow_named(history), now, journal.events)
             changed: dict[str, Any] | None = None
             given: dict[str, StepResult[Any]] = {}
             if inputs:
-                definition = workflow_for(history, None, self._known)
-                recorded = inputs_of(Recorded(history[:1]), definition, journal.codec)
+                definition = reading.workflow_for(history, None, self._known)
+                recorded = reading.inputs_of(Recorded(history[:1]), definition, journal.codec)
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
-                definition = workflow_for(history, None, self._known)
+                definition = reading.workflow_for(history, None, self._known)
                 run = fork_events(without_free_signals(kept), name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
@@ -598,7 +588,7 @@ class Engine(TakesOptions):
 
         secrets = self._secrets()
         try:
-            history = history_of(self._journal, run_id, secrets)
+            history = reading.history_of(self._journal, run_id, secrets)
         except JournalDamaged as damaged:
             readable = damaged.readable
             if at is None or not any(getattr(one, "path", None) == at for one in readable):
@@ -607,7 +597,7 @@ class Engine(TakesOptions):
         if not secrets.missing:
             return history, secrets
         secrets = with_placeholders(secrets, sorted(secrets.missing))
-        return history_of(self._journal, run_id, secrets), secrets
+        return reading.history_of(self._journal, run_id, secrets), secrets
 
     async def _steps_in(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
@@ -639,7 +629,9 @@ class Engine(TakesOptions):
         from handrail.record.comparing import diff_of
 
         def compare() -> RunDiff:
-            one, other = (history_of(self._journal, each, self._secrets()) for each in (a, b))
+            one, other = (
+                reading.history_of(self._journal, each, self._secrets()) for each in (a, b)
+            )
             return diff_of(one, other, self._journal.codec.identity)
 
         return await self._users.read(compare, a, b)
@@ -698,7 +690,7 @@ class Engine(TakesOptions):
                 ``resume``.
         """
         check_paths(rerun=rerun)
-        rerun = with_failed(rerun, rerun_failed)
+        rerun = reading.with_failed(rerun, rerun_failed)
         plan, _ = await self.plan_with_rerun(run_id, workflow, reuse=reuse, rerun=rerun)
         return plan
 
@@ -715,18 +707,18 @@ class Engine(TakesOptions):
         given = self._resolve_workflow(workflow)
         with self._users.using():
             history = await self._history(run_id)
-            definition = workflow_for(history, given, self._listed)
-            rerun = paths_named(history, rerun)
+            definition = reading.workflow_for(history, given, self._listed)
+            rerun = reading.paths_named(history, rerun)
             rerun = await self._narrowed(history, definition, reuse, rerun)
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, run = await self._rehearsed(history, definition, reuse, rerun)
                 more = [one.rerun_path for one in run.changes]
-                if not is_fork(history) or set(rerun).issuperset(more):
+                if not reading.is_fork(history) or set(rerun).issuperset(more):
                     break
                 changed.update((one.path, one) for one in plan.steps if one.state == "changed")
                 mismatch = ReplayMismatch(run_id, run.changes, passed=run.passed)
-                rerun = rerun_after(history, mismatch, rerun)
+                rerun = reading.rerun_after(history, mismatch, rerun)
         steps = tuple(changed.get(one.path, one) for one in plan.steps)
         return replace(plan, steps=steps), rerun
 
@@ -738,12 +730,12 @@ class Engine(TakesOptions):
         rerun: Sequence[str],
     ) -> Sequence[str]:
         """``rerun``, in which groups whose items have changed are only entered again."""
-        groups = groups_in(history, rerun)
+        groups = reading.groups_in(history, rerun)
         if not groups:
             return rerun
         others = [path for path in rerun if path not in groups]
         _, run = await self._rehearsed(history, definition, reuse, others)
-        again = narrowed(run.changes, [path for path in rerun if path in groups])
+        again = reading.narrowed(run.changes, [path for path in rerun if path in groups])
         return [*others, *again]
 
     async def _rehearsed(
@@ -775,8 +767,8 @@ class Engine(TakesOptions):
         """
         recorded, run_id = Recorded(history), history[0].run_id
         recorded.close()
-        inputs = inputs_of(recorded, definition, self._journal.codec)
-        refuse_without_inputs(run_id, definition, inputs)
+        inputs = reading.inputs_of(recorded, definition, self._journal.codec)
+        reading.refuse_without_inputs(run_id, definition, inputs)
         start = DriveStart(definition, run_id, inputs, history[0], recorded)
         evaluator = Evaluator(self._contexts(run_id, definition), self._parts.stages, None)
         return self._machine(start).run, evaluator
@@ -802,14 +794,14 @@ class Engine(TakesOptions):
         journal, now = self._journal, self._parts.clock.now()
 
         def find_gate() -> OpenGate:
-            recorded = Recorded(history_of(journal, run_id, self._secrets()))
-            recorded.take(unread(journal, recorded))
-            return gate_in(recorded, gate, now)
+            recorded = Recorded(reading.history_of(journal, run_id, self._secrets()))
+            recorded.take(messages.unread(journal, recorded))
+            return messages.gate_in(recorded, gate, now)
 
         with self._users.using():
             opened = await self._users.read(find_gate, run_id)
             by = self._sender(run_id, by, may=opened.agents_may_answer)
-            value = accept_answer(opened, answer)
+            value = answers.accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             await self._when_free(partial(post_answer, journal, opened, event, self._secrets()))
         return value
@@ -831,8 +823,8 @@ class Engine(TakesOptions):
         with self._users.using():
             history = await self._history(run_id)
             recorded = Recorded(history)
-            by = self._sender(run_id, by, may=agents_may_signal(recorded, name))
-            check_signal(self._journal, recorded, name, payload)
+            by = self._sender(run_id, by, may=messages.agents_may_signal(recorded, name))
+            messages.check_signal(self._journal, recorded, name, payload)
             await self._post(run_id, ev.SignalReceived(name, payload, by))
 
     async def cancel(
@@ -858,7 +850,7 @@ class Engine(TakesOptions):
             async with self._leased(run_id) as leased:
                 history = await self._history(run_id, leased.secrets)
                 definition = self._workflow_to_drive(history, given)
-                if ended(history) is not None:
+                if reading.ended(history) is not None:
                     return await self._recorded_result(definition, history)
                 self._sweep(run_id)
                 start = self._start_again(history, definition, leased.since, cancel=reason)
@@ -871,7 +863,7 @@ class Engine(TakesOptions):
             return None
 
     def _sender(self, run_id: str, by: str | None = None, *, may: bool = False) -> str | None:
-        """Who sends a message to a run; refuses what a step must not do. See ``from_steps``."""
+        """Who sends a message to a run; refuses what a step must not do. See ``inbox``."""
         return sender(run_id, self._mark("").removeprefix("@"), by, may=may)
 
     async def _post(self, run_id: str, event: Message) -> None:
@@ -884,5 +876,5 @@ class Engine(TakesOptions):
 
 
 def _has_succeeded(history: Sequence[ev.Event]) -> bool:
-    last = ended(history)
+    last = reading.ended(history)
     return last is not None and last.status == "succeeded"

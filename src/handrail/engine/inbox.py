@@ -8,20 +8,26 @@ gate counts, whichever process it comes from, and a crash loses no accepted sign
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.core.machine import Machine
-from handrail.core.steering import check_steering
-from handrail.core.waits import awaited_types
-from handrail.core.work_edits import check_edit
 from handrail.engine.tasks import Flight
-from handrail.errors import GateClosed
+from handrail.errors import CannotSteer, GateClosed
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.paths import is_within
 from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal, Letter
-from handrail.record.answers import check_payload
-from handrail.record.inbox import TIMEOUT, event_of, gate_key, is_signal
+
+if TYPE_CHECKING:
+    from handrail.core import steering, waits, work_edits
+    from handrail.record import answers
+    from handrail.record import inbox as messages
+else:
+    later(
+        globals(),
+        "core.steering core.waits core.work_edits record.answers record.inbox:messages",
+    )
 
 
 class Inbox:
@@ -49,9 +55,9 @@ class Inbox:
         Raises:
             InvalidSignal: an open ``wait_for`` would fail with this payload.
         """
-        types = awaited_types(self._machine.run, name)
+        types = waits.awaited_types(self._machine.run, name)
         if types:
-            check_payload(name, payload, types, self._on_the_way(name))
+            answers.check_payload(name, payload, types, self._on_the_way(name))
         event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)
         self._journal.post(Letter(event))
 
@@ -62,9 +68,11 @@ class Inbox:
             CannotSteer, InvalidInput: the step does not accept it.
         """
         if isinstance(event, ev.WorkEdited):
-            event = check_edit(self._machine.run, event, self._edits_coming(), driven=True)
+            event = work_edits.check_edit(
+                self._machine.run, event, self._edits_coming(), driven=True
+            )
         elif event.path:
-            event = check_steering(self._machine.run, event)
+            event = steering.check_steering(self._machine.run, event)
         self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
 
     def _edits_coming(self) -> list[ev.WorkEdited]:
@@ -79,14 +87,14 @@ class Inbox:
         run = self._machine.run
         arrived = max(run.recorded.last_message, run.last_message)
         letters = self._journal.letters(self._run_id, arrived)
-        return sum(is_signal(letter.event, name) for letter in letters)
+        return sum(messages.is_signal(letter.event, name) for letter in letters)
 
     def close(self, gate: OpenGate, at: float) -> bool:
         """Close a gate, whose time is up, to later answers; False if an answer came first."""
-        event = ev.GateAnswered(gate.path, gate.default, TIMEOUT)
-        mine = Letter(ev.stamp(event, self._run_id, 0, at), gate_key(gate))
+        event = ev.GateAnswered(gate.path, gate.default, messages.TIMEOUT)
+        mine = Letter(ev.stamp(event, self._run_id, 0, at), messages.gate_key(gate))
         first = self._journal.post(mine).event
-        return isinstance(first, ev.GateAnswered) and first.by == TIMEOUT
+        return isinstance(first, ev.GateAnswered) and first.by == messages.TIMEOUT
 
     def new(self) -> list[ev.Event]:
         """The events of messages that came since the last look and still apply to the run."""
@@ -94,7 +102,7 @@ class Inbox:
         for letter in self._journal.letters(self._run_id, self.last_read):
             self.last_read = letter.number
             if self._counts(letter):
-                found.append(event_of(letter))
+                found.append(messages.event_of(letter))
         return found
 
     def _counts(self, letter: Letter) -> bool:
@@ -102,7 +110,11 @@ class Inbox:
         if not isinstance(event, ev.GateAnswered):
             return not isinstance(event, ev.RunSuspended)
         gate = self._machine.run.gates.get(event.path)
-        return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
+        return (
+            gate is not None
+            and messages.gate_key(gate) == letter.key
+            and event.by != messages.TIMEOUT
+        )
 
 
 def is_urgent(event: ev.Event, at_work: Flight | None) -> bool:
@@ -128,6 +140,24 @@ def post_answer(
     Raises:
         GateClosed: another answer came first. OutputNotSerializable: it cannot be recorded.
     """
-    first = journal.post(Letter(mine, gate_key(gate)), secrets=secrets).event
+    first = journal.post(Letter(mine, messages.gate_key(gate)), secrets=secrets).event
     if first is not mine and isinstance(first, ev.GateAnswered):
         raise GateClosed(gate.path, first.answer, first.by, first.at)
+
+
+def sender(run_id: str, journal: str, by: str | None, *, may: bool = False) -> str | None:
+    """Who sends a message to a run, for its record: ``by``, or the step that this process is in.
+
+    ``may``: a step may send it to the run that it is part of, and to others of its journal.
+
+    Raises:
+        CannotSteer: it is in a step of the run, or of another run in its journal, and may not.
+    """
+    from handrail.system.marker import enclosing_step
+
+    step = enclosing_step(run_id, journal)
+    if step is not None and not may:
+        why = f"{step} cannot steer it: what a step starts steers no run of the step's journal"
+        raise CannotSteer(run_id, why, "A person can, from a process that no step started.")
+    step = step or enclosing_step()
+    return by if step is None else str(step)

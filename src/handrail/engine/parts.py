@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from handrail.engine.claiming import SharedClaims
 from handrail.engine.perform import Around, FolderOf
-from handrail.engine.shared_limits import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.agent_options import (
     CONTEXT_MODES,
@@ -28,23 +28,20 @@ from handrail.model.described import defined_at
 from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of, word_of
 from handrail.model.sandbox import Boundary, boundary_of
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
-from handrail.ports.sink import Sink
-from handrail.record.dropped import cancelled_half_way
-from handrail.record.reading import (
-    dropped,
-    inputs_of,
-    refuse_partially_compensated,
-    refuse_without_inputs,
-)
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import Secrets, SecretValues
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
+    from handrail.engine.shared_limits import SharedAdmission
     from handrail.ports.claims import Claims
+    from handrail.ports.clock import Clock
+    from handrail.ports.sink import Sink
+    from handrail.record import dropped, reading
+else:
+    later(globals(), "record.dropped record.reading")
 
 
 GATE_POLICIES = ("approve", "default", "fail", "ask")
@@ -200,8 +197,8 @@ def definition_of(
         return definition
     if isinstance(workflow, str):
         raise WrongUse(
-            f"{short_repr(workflow)} is a text, not a workflow: pass the function decorated with "
-            f"@workflow itself. A run id comes before it: resume(run_id, workflow)"
+            f"{short_repr(workflow)} is a text, not a workflow: pass the function "
+            f"decorated with @workflow itself. A run id comes before it: resume(run_id, workflow)"
         )
     name = getattr(workflow, "__name__", None) or short_repr(workflow)
     raise WrongUse(
@@ -365,19 +362,19 @@ def start_after(
         ev.stamp(event, run_id, number, event.at)
     if recorded is None:
         recorded = Recorded(history)
-    half_way = cancelled_half_way(recorded)
+    half_way = dropped.cancelled_half_way(recorded)
     recorded.take(letters)
     cancel = cancel or recorded.cancel
     unwinds = cancel is not None
-    gone = half_way if unwinds else dropped(recorded, reuse, rerun)
+    gone = half_way if unwinds else reading.dropped(recorded, reuse, rerun)
     recorded.close(gone)
-    refuse_partially_compensated(recorded, run_id, rerun)
+    reading.refuse_partially_compensated(recorded, run_id, rerun)
     recorded.read_messages(late)
     recorded.reused.update(reuse)
     recorded.unwinds = unwinds
     recorded.run_again(rerun)
-    inputs = inputs_of(recorded, definition, codec)
-    refuse_without_inputs(run_id, definition, inputs)
+    inputs = reading.inputs_of(recorded, definition, codec)
+    reading.refuse_without_inputs(run_id, definition, inputs)
     return DriveStart(
         definition,
         run_id,

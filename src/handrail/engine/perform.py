@@ -18,9 +18,9 @@ import msgspec
 
 from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
+from handrail.engine.bus import warn
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
-from handrail.engine.replacements import Replacements
 from handrail.errors import ClaimLost, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
@@ -41,7 +41,6 @@ from handrail.model.sandbox import Boundary, InheritEnv, chosen_sandbox
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
-from handrail.steps.judging import judged, own
 from handrail.steps.leaves import AgentCall, Launching, NotParsed, PythonCall
 from handrail.steps.verbs import Context, Leaf, TreeAction, is_agent, take
 
@@ -255,6 +254,8 @@ class Performer:
         current: Current,
     ) -> AgentResult[Any]:
         """The result, if the step's check accepts it; its judge works unseen, in the same step."""
+        from handrail.steps.judging import judged
+
         if not is_agent(check):
             said = await call(check, (result.output,), {}, inline=False, current=current)
             return judged(agent.name, result, command.launch, said, None)
@@ -265,6 +266,8 @@ class Performer:
             found = await silent.launch(check, given, NO_SETTINGS, first, current)
         except AgentError as error:
             why = f"its check gave no verdict: {error}"
+            from handrail.steps.judging import own
+
             used = add_usage(own(result, command.launch), error.usage)
             kind = error.kind if error.not_ready else None
             raise AgentError(agent.name, why, kind=kind, usage=used) from error
@@ -459,3 +462,47 @@ def raised_event(command: Perform, error: BaseException) -> ev.AttemptFailed:
     if isinstance(error, NotParsed):
         return failure_event(command, error.error, output=error.result)
     return failure_event(command, error)
+
+
+class Replacements:
+    """The agents of ``Executor(agents=)`` in one drive. Mutable: it notes which are used."""
+
+    def __init__(self, agents: Mapping[str, Any]) -> None:
+        self._agents = agents
+        self._used: set[str] = set()
+        self._launched: set[str] = set()
+
+    def replacement_for(self, agent: Any) -> Any:
+        """The agent to launch: the replacement of that name, else the agent itself."""
+        name: str = agent.name
+        replaced = name in self._agents
+        (self._used if replaced else self._launched).add(name)
+        return self._agents[name] if replaced else agent
+
+    def warning_text(self) -> str:
+        """A warning of names that no step used, or nothing.
+
+        Unused names alone are no reason to warn, for a run need not reach every step. It warns only
+        if an agent was launched without a replacement, too.
+        """
+        unused = [name for name in self._agents if name not in self._used]
+        if not unused or not self._launched:
+            return ""
+        import difflib
+
+        launched = sorted(self._launched)
+        near = {name: difflib.get_close_matches(name, launched, n=1) for name in unused}
+        said = ", ".join(
+            f"{name!r} (did you mean {near[name][0]!r}?)" if near[name] else repr(name)
+            for name in unused
+        )
+        return (
+            f"agents= has names that no step of this run used: {said}. "
+            f"Launched as they are: {', '.join(map(repr, launched))}."
+        )
+
+    def warn_of_unused(self, run_id: str) -> None:
+        """Log that warning, if there is one."""
+        notice = self.warning_text()
+        if notice:
+            warn("agents not replaced", run_id=run_id, notice=notice)

@@ -21,8 +21,8 @@ from handrail.codec.codec import Codec
 from handrail.codec.portable import PortableCodec
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import time_bound
+from handrail.core.commands import VisibleResults
 from handrail.core.conductor import ONE_MACHINE
-from handrail.core.visible import VisibleResults
 from handrail.errors import NotPortable, OutputNotSerializable
 from handrail.model.launch import FIRST
 from handrail.model.policy import Retry

@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
 
 from handrail.engine.parts import definition_of
 from handrail.errors import InputsDiffer, WrongUse, did_you_mean
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
-from handrail.model.definition import WorkflowDefinition
-from handrail.model.inputs import bind_inputs, input_of
+from handrail.model.definition import WorkflowDefinition, bind_inputs, input_of
 from handrail.model.paths import is_run_id
 from handrail.model.results import A_PERSON, StepResult
 from handrail.model.shapes import WorkflowLike
-from handrail.record.answers import given_output
-from handrail.record.reading import inputs_of, refuse_other_workflow
 from handrail.record.run_record import Recorded
 from handrail.steps.verbs import Step
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
+    from handrail.record import answers as answering
+    from handrail.record import reading
+else:
+    later(globals(), "record.answers:answering record.reading")
+
 
 Existing: TypeAlias = Literal["refuse", "go_on"]
 """What ``run`` does if the journal has a run of this id: raise, or continue that run."""
@@ -80,8 +83,8 @@ class RunRequest:
         Raises:
             WrongUse: it is a run of another workflow. InputsDiffer: it has other inputs.
         """
-        refuse_other_workflow(history, self.definition)
-        recorded = inputs_of(Recorded(history), self.definition, codec)
+        reading.refuse_other_workflow(history, self.definition)
+        recorded = reading.inputs_of(Recorded(history), self.definition, codec)
         refuse_other_inputs(history[0].run_id, self.definition, self.given, recorded, codec)
 
 
@@ -181,7 +184,7 @@ def result_given(path: str, step: Step[Any] | None, value: Any) -> StepResult[An
             f"no output of step {path!r} can be given: by what the fork keeps, today's code "
             f"does not come to it. Make the fork with the code that ran it, or of another step."
         )
-    output = given_output(path, step, value)
+    output = answering.given_output(path, step, value)
     return StepResult(step.name, path, step.verb.kind, "succeeded", output, given_by=A_PERSON)
 
 

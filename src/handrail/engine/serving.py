@@ -23,12 +23,9 @@ import anyio.lowlevel
 
 from handrail.codec.unresolved import Unresolvable
 from handrail.engine.bus import warn
-from handrail.engine.message_watch import Follower, wake_followers, watch_events
 from handrail.engine.parts import Leased, Parts
-from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
-from handrail.engine.sweeps import Sweeps
 from handrail.errors import (
     DefinitionError,
     HandrailError,
@@ -40,17 +37,26 @@ from handrail.errors import (
     RunNotFound,
     WrongUse,
 )
+from handrail.later import later
 from handrail.model.events import Event, RunResumed
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import RunInfo, read_after
-from handrail.record.inbox import new_stuck_letter, stuck_wait, with_messages
-from handrail.record.reading import ended, recorded_result, workflow_for
-from handrail.system.running_loop import AsyncioLoop, running_loop
+from handrail.system.threads import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
+    from handrail.engine import message_watch, rehearsal_io
+    from handrail.engine import sweeps as sweeping
+    from handrail.record import inbox as letters
+    from handrail.record import reading
     from handrail.record.state import RunState
+else:
+    later(
+        globals(),
+        "engine.message_watch engine.rehearsal_io engine.sweeps:sweeping record.inbox:letters "
+        "record.reading",
+    )
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -228,7 +234,7 @@ class ServingEngine(SteeredEngine):
         async def work() -> None:
             await drive.drive(self._begin_or_join(request, accept))
             if drive.error is not None:
-                wake_followers(self._journal)
+                message_watch.wake_followers(self._journal)
             elif self._drives.get(run_id) is drive:
                 del self._drives[run_id]
 
@@ -284,11 +290,13 @@ class ServingEngine(SteeredEngine):
         journal = self._journal
         with self._users.using():
             async with contextlib.aclosing(self.follow(run_id)) as events:
-                definition = workflow_for([await anext(events)], None, self._known)
+                definition = reading.workflow_for([await anext(events)], None, self._known)
                 async for _ in events:
                     pass
             return await self._users.read(
-                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec),
+                lambda: reading.recorded_result(
+                    run_id, definition, journal.events(run_id), journal.codec
+                ),
                 run_id,
             )
 
@@ -302,8 +310,8 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        journal, follower, resumed_at = self._journal, Follower(run_id), 0.0
-        with self._users.using(), watch_events(journal, follower) as watch:
+        journal, follower, resumed_at = self._journal, message_watch.Follower(run_id), 0.0
+        with self._users.using(), message_watch.watch_events(journal, follower) as watch:
             read = read_after(journal)
             while True:
                 began, known, new = time.monotonic(), follower.last_read, None
@@ -320,9 +328,9 @@ class ServingEngine(SteeredEngine):
                         resumed_at = event.at
                     if event.seq > after:
                         yield event
-                    if not event.seq % EVENTS_A_TURN:
+                    if not event.seq % rehearsal_io.EVENTS_A_TURN:
                         await anyio.lowlevel.checkpoint()
-                if ended(new) is not None:
+                if reading.ended(new) is not None:
                     return
                 drive = self._drives.get(run_id)
                 if drive is not None:
@@ -367,7 +375,7 @@ class ServingEngine(SteeredEngine):
     async def _serve(self, block: Background, max_runs: int | None) -> None:
         from handrail.record.due import Due
 
-        due, sweeps, at_work = Due(self._journal), Sweeps(self._journal), set[str]()
+        due, sweeps, at_work = Due(self._journal), sweeping.Sweeps(self._journal), set[str]()
         while True:
             now = self._parts.clock.now()
             with contextlib.suppress(HandrailError):  # a journal that is busy: look again
@@ -386,7 +394,7 @@ class ServingEngine(SteeredEngine):
         for info in self._journal.runs():
             driven = info.run_id in at_work or info.run_id in self._users.drivers
             if info.workflow_name in self._known and not driven:
-                yield with_messages(self._journal, info)
+                yield letters.with_messages(self._journal, info)
 
     @contextlib.asynccontextmanager
     async def _leased(self, run_id: str) -> AsyncGenerator[Leased]:
@@ -400,8 +408,8 @@ class ServingEngine(SteeredEngine):
     async def _note_stuck(self, run_id: str, error: HandrailError) -> None:
         """Have every process see that the run waits for a person; tell this one's hooks, once."""
         with contextlib.suppress(JournalFailed, RunNotFound):
-            history, wait = await self._history(run_id), stuck_wait(run_id, str(error))
-            letter = new_stuck_letter(self._journal, history, wait, self._parts.clock.now())
+            history, wait = await self._history(run_id), letters.stuck_wait(run_id, str(error))
+            letter = letters.new_stuck_letter(self._journal, history, wait, self._parts.clock.now())
             if letter is None:
                 return
             secrets = self._secrets()
@@ -429,7 +437,7 @@ class ServingEngine(SteeredEngine):
             if earlier is not None:
                 earlier.error = error
                 self._drives[run_id] = earlier
-                wake_followers(self._journal)
+                message_watch.wake_followers(self._journal)
             warn("a run that is due cannot be driven", run_id=run_id, error=str(error))
         finally:
             at_work.discard(run_id)

@@ -13,7 +13,7 @@ from handrail.core.attempt_ends import failure_event
 from handrail.core.line import Line
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.policy import Limits
-from handrail.system.running_loop import running_loop
+from handrail.system.threads import running_loop
 
 if TYPE_CHECKING:
     from handrail.engine.loop import Loop
@@ -149,14 +149,12 @@ class Seat:
         return f"{id(self)}:{path}"
 
 
-def shared_admission(limits: Limits | None) -> SharedAdmission | None:
-    """The shared admission for these limits; None without limits.
+def shared_admission(limits: Limits) -> SharedAdmission:
+    """The shared admission for these limits.
 
     Raises:
         WrongUse: they bound something that only a single run has.
     """
-    if limits is None:
-        return None
     only = Limits(max_concurrency=limits.max_concurrency, tags=limits.tags, rates=limits.rates)
     if limits != only:
         raise WrongUse(

@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.core.run_state import RunState
-from handrail.core.steering import check_path, check_steering, guidance_event
-from handrail.core.work_edits import check_edit, edit_of
 from handrail.engine.engine import Engine
 from handrail.engine.outside import sync_twin
-from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer
+from handrail.later import later
 from handrail.model import events as ev
-from handrail.model.work import Task
-from handrail.record.reading import ended, workflow_for
+
+if TYPE_CHECKING:
+    from handrail.core import steering as live_steering
+    from handrail.core import work_edits
+    from handrail.engine import step_names
+    from handrail.model.work import Task
+    from handrail.record import reading
+else:
+    later(globals(), "core.steering:live_steering core.work_edits engine.step_names record.reading")
 
 
 class Steering:
@@ -103,7 +108,7 @@ class Steering:
                 the run has ended, there is no such step, it has ended, or it launches no agent.
                 WorkflowNotFound: with a path, as ``complete``.
         """
-        event = guidance_event(run_id, text, path, by)
+        event = live_steering.guidance_event(run_id, text, path, by)
         if event.path:
             await self._steer_step(run_id, event)
         else:
@@ -131,7 +136,7 @@ class Steering:
                 does not fit. WorkflowNotFound: the run is not driven here, and its workflow is not
                 known.
         """
-        await self._edit_work(run_id, edit_of(path, add, drop, priority, by))
+        await self._edit_work(run_id, work_edits.edit_of(path, add, drop, priority, by))
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         """Send a request that concerns the whole run."""
@@ -166,12 +171,12 @@ class SteeredEngine(Steering, Engine):
         event = replace(event, by=self._sender(run_id, event.by, may=True))
         with self._users.using():
             history = await self._history(run_id)
-            last = ended(history)
+            last = reading.ended(history)
             if last is not None and last.status == "succeeded":
                 raise CannotSteer(run_id, *ended_run_hint(last))
-            definition = workflow_for(history, None, self._known)
+            definition = reading.workflow_for(history, None, self._known)
             run = await self._retrace(history, definition, self._parts.clock.now())
-            await self._post(run_id, check_edit(run, event, driven=False))
+            await self._post(run_id, work_edits.check_edit(run, event, driven=False))
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         driver = self._users.drivers.get(run_id)
@@ -180,13 +185,13 @@ class SteeredEngine(Steering, Engine):
             return
         event = replace(event, by=self._sender(run_id, event.by))
         with self._users.using():
-            last = ended(await self._history(run_id))
+            last = reading.ended(await self._history(run_id))
             if last is not None:
                 raise CannotSteer(run_id, *ended_run_hint(last))
             await self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
-        check_path(event.path)
+        live_steering.check_path(event.path)
         driver = self._users.drivers.get(run_id)
         if driver is not None:
             refuse_unknown(driver.machine.run, event.path)
@@ -195,14 +200,14 @@ class SteeredEngine(Steering, Engine):
         event = replace(event, by=self._sender(run_id, event.by))
         with self._users.using():
             history = await self._history(run_id)
-            last = ended(history)
+            last = reading.ended(history)
             needs_work = event.action in {"retry", "guide"}
             if last is not None and (last.status != "failed" or needs_work):
                 raise CannotSteer(run_id, *ended_run_hint(last))
-            definition = workflow_for(history, None, self._known)
+            definition = reading.workflow_for(history, None, self._known)
             run = await self._retrace(history, definition, self._parts.clock.now())
             refuse_unknown(run, event.path)
-            await self._post(run_id, check_steering(run, event))
+            await self._post(run_id, live_steering.check_steering(run, event))
 
 
 def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
@@ -217,7 +222,7 @@ def refuse_unknown(run: RunState, path: str) -> None:
     """Raise ``CannotSteer`` if no step of this path has begun, nor is in the workflow's source."""
     if path in run.nodes or path in run.results:
         return
-    instead = no_step_at(run.definition, path)
+    instead = step_names.no_step_at(run.definition, path)
     if instead is not None:
         run_id = run.setting.run_id
         raise CannotSteer(run_id, f"its workflow has no step {path!r}", instead)

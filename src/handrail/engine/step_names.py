@@ -12,7 +12,6 @@ import attrs
 from handrail.errors import ReplayMismatch, WrongUse, did_you_mean
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.record.dropped import ran_again_since
 from handrail.record.run_record import Recorded
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ def reason_of(
     """A sentence on why the first step has changed: what ran again since, or else, if its file is
     older than the run, that the body is not deterministic. Empty if neither is known.
     """
+    from handrail.record.dropped import ran_again_since
+
     first = mismatch.changes[0].path
     again = ran_again_since(Recorded(history), first)
     if again:

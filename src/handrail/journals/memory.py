@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from handrail.errors import HandrailError, RunIdTaken, RunLocked
 from handrail.model.events import Event, stamp
 from handrail.ports.journal import Holder, Letter, RunInfo
-from handrail.record.status import run_info
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -121,6 +120,8 @@ class MemoryJournal:
         """Every run, oldest first."""
         holders = {run_id: lease.holder for run_id, lease in self._leases.copy().items()}
         now = time.time()
+        from handrail.record.status import run_info
+
         return [
             run_info(run_id, events, holders.get(run_id), now)
             for run_id, events in list(self._events.items())

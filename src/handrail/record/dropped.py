@@ -28,7 +28,7 @@ from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import ancestors_of, attempt_base, is_within, join, parent_of
 from handrail.model.results import qualified
-from handrail.record.path_state import PathState
+from handrail.record.path_tree import PathState
 from handrail.record.run_record import Recorded
 from handrail.steps.bodies import LEAVE, MAKE, MERGE, REMOVE
 from handrail.steps.table import ends_by_itself, verb_of

@@ -15,13 +15,13 @@ from typing import Any, cast
 
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
+from handrail.model.dataclass import copier
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.ports.journal import SCHEDULE_LABEL
-from handrail.record.assemble import copier
 from handrail.record.dropped import run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
-from handrail.record.path_state import moved_gate
+from handrail.record.path_tree import moved_gate
 from handrail.record.reading import (
     closest_paths,
     dropped,

@@ -15,8 +15,7 @@ from handrail.model.results import (
     StepResult,
 )
 from handrail.model.work import Work
-from handrail.record.path_state import PathState
-from handrail.record.path_tree import attempt_in
+from handrail.record.path_tree import PathState, attempt_in
 from handrail.record.results import children_of, workflow_result
 from handrail.record.run_record import Recorded
 from handrail.record.work import RecordedTasks

@@ -15,7 +15,7 @@ from handrail.codec.codec import UNKNOWN, Codec
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import HandrailError, OutputNotSerializable
 from handrail.model import events as ev
-from handrail.model.dataclass import dataclass
+from handrail.model.dataclass import assembler, dataclass
 from handrail.model.events import Event
 from handrail.model.launch import Launch
 from handrail.model.results import (
@@ -29,7 +29,6 @@ from handrail.model.results import (
     WaitsFor,
 )
 from handrail.model.work import Task
-from handrail.record.assemble import assembler
 from handrail.secrets.sealing import seal_text, unseal_text, variables_in
 from handrail.typed.field_words import TEXTS
 

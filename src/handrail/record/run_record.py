@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from handrail.codec.unresolved import Unresolved
+from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.paths import (
     ancestors_of,
@@ -29,12 +30,15 @@ from handrail.model.results import (
 )
 from handrail.model.work import Task
 from handrail.record.guidance import GivenGuidance, Guidance, given_guidance
-from handrail.record.path_state import PathState
-from handrail.record.path_tree import PathTree
+from handrail.record.path_tree import PathState, PathTree
 from handrail.record.results import incident_of
-from handrail.record.spending import Account
-from handrail.record.status import step_wait_after
-from handrail.steps.table import verb_of
+
+if TYPE_CHECKING:
+    from handrail.record import spending, status
+    from handrail.steps import table
+else:
+    later(globals(), "record.spending record.status steps.table")
+
 
 FORKED = "forked"
 """Why a fork is suspended before it is driven for the first time."""
@@ -64,7 +68,7 @@ class Recorded(PathTree):
         self.followed: dict[int, float] = {}
         """When another launch, or an end, followed a failed launch, by its place in the list."""
         self._last_failed: dict[str, int] = {}
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, spending.Account] = {}
         """What each agent step's launches used, whether its record still counts or not."""
         self.spending: list[ev.Event] = []
         """The events of budgets. They count whether the record of their step still does or not."""
@@ -280,7 +284,7 @@ class Recorded(PathTree):
     def _run_steered(self, event: ev.RunSteered) -> None:
         self.read_messages(event.letter)
         if event.action == "guide":
-            agents = (path for path in self._at_work if verb_of(self.at(path).kind).launches)
+            agents = (path for path in self._at_work if table.verb_of(self.at(path).kind).launches)
             self.guidance.on_steered(event, agents)
         elif event.path:  # which of them the step accepts is not known before it begins
             self.steering_requests.setdefault(event.path, []).append(event)
@@ -318,10 +322,10 @@ class Recorded(PathTree):
             self.begun_once.add(path)
         if event.signal and runs:
             self.awaited[path] = event
-        verb = verb_of(kind)
+        verb = table.verb_of(kind)
         if verb.leaf:
             if verb.launches and runs:
-                self.accounts.setdefault(path, Account()).started()
+                self.accounts.setdefault(path, spending.Account()).started()
             if not self._rehearses and not state.waits_at(event.at):
                 self._at_work[path] = None
 
@@ -517,9 +521,9 @@ class Recorded(PathTree):
             state.interrupted = False
             self._at_work.pop(path, None)
 
-    def _account(self, path: str) -> Account:
+    def _account(self, path: str) -> spending.Account:
         """The account of an agent step; one that nobody reads, if the step never began."""
-        return self.accounts.get(path) or Account()
+        return self.accounts.get(path) or spending.Account()
 
     def _launch_over(self, path: str, at: float) -> None:
         place = self._last_failed.pop(path, None)
@@ -592,7 +596,7 @@ class Recorded(PathTree):
         event: ev.TimerSet | ev.OfClaims | ev.AgentSessionStarted | ev.AgentGuided | ev.LadderStep,
     ) -> None:
         before = self.waits.get(event.path)
-        wait = step_wait_after(event, before)
+        wait = status.step_wait_after(event, before)
         if wait is not None:
             self.waits[event.path] = wait
         elif before is not None:

@@ -30,7 +30,7 @@ from handrail.model.results import (
 )
 from handrail.record.guidance import GivenGuidance
 from handrail.record.inbox import paused_by, unpause_of
-from handrail.record.path_state import PathState
+from handrail.record.path_tree import PathState
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
 from handrail.record.spending import Spent

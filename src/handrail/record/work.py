@@ -19,7 +19,7 @@ from handrail.model.work import (
     is_found,
     work_of,
 )
-from handrail.record.path_state import PathState
+from handrail.record.path_tree import PathState
 from handrail.record.run_record import Recorded
 
 

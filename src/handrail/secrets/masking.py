@@ -25,8 +25,7 @@ from uuid import UUID
 
 import msgspec
 
-from handrail.secrets.needles import utf8
-from handrail.secrets.spellings import SHORTEST
+from handrail.secrets.spellings import SHORTEST, utf8
 from handrail.secrets.tokens import OF_TOKENS, before_token, may_contain_token, unfinished_start
 from handrail.secrets.values import SecretFinder, SecretValues, mask_text
 from handrail.typed.field_words import NAMES, TERMS

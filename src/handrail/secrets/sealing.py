@@ -22,8 +22,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from handrail.secrets.needles import utf8
-from handrail.secrets.spellings import SHORTEST, spellings_of
+from handrail.secrets.spellings import SHORTEST, spellings_of, utf8
 from handrail.secrets.tokens import may_contain_token, without_tokens
 from handrail.secrets.values import SecretFinder, SecretValues, finder_of, placeholder
 from handrail.typed.field_words import NAMES, TERMS

@@ -13,7 +13,7 @@ from functools import cache
 
 import attrs
 
-from handrail.secrets.needles import Needles
+from handrail.secrets.spellings import Needles
 
 _COLOURS = (r"\x1b\[", r"[\[;][0-9]", r"[\[;][0-9]{2}", r"[\[;][0-9]{3}")
 

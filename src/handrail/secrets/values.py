@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import attrs
 
-from handrail.secrets.needles import Needles
-from handrail.secrets.spellings import SHORTEST, json_inner, spellings_of
+from handrail.secrets.spellings import SHORTEST, Needles, json_inner, spellings_of
 from handrail.secrets.tokens import TOKENS, may_have_password, without_tokens
 
 

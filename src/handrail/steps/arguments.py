@@ -28,21 +28,13 @@ from handrail.model.sandbox import Boundary, InheritEnv
 from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.model.work import Task
 from handrail.steps.leaves import ShellCommand
-from handrail.steps.verbs import Context, Stage, Step, Wanted, take
+from handrail.steps.verbs import MISSING, Context, Stage, Step, Wanted, take
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
-    from handrail.ports.agent import AgentBackend  # noqa: TC004  # costs more than a step may
+    from handrail.ports.agent import AgentBackend  # costs more than a step may
 
 
-class Missing:
-    """The default of an argument for which None would be a value."""
-
-    def __repr__(self) -> str:
-        return "..."
-
-
-MISSING: Any = Missing()
 WORK_MODES = ("continue", "fail_fast")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FunctionType
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from handrail.errors import CommandFailed, WrongUse
+from handrail.later import later
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
 from handrail.model.described import facts_of_error
@@ -22,17 +23,6 @@ from handrail.model.results import (
 from handrail.model.sandbox import Boundary, InheritEnv
 from handrail.model.shapes import AgentLike, OwnTree
 from handrail.shortening import shortened
-from handrail.steps.declared import of_type, returned_type
-from handrail.steps.identity import (
-    Identity,
-    agent_text,
-    callable_text,
-    context_text,
-    performer_text,
-    type_text,
-)
-from handrail.steps.judging import refusal
-from handrail.steps.stage_calls import exit_text, stage_result, takes_one
 from handrail.steps.verbs import (
     Context,
     Leaf,
@@ -42,8 +32,16 @@ from handrail.steps.verbs import (
     Wanted,
     is_agent,
 )
-from handrail.typed.convert import DoesNotFit
 from handrail.typed.reference import importable, reference
+
+if TYPE_CHECKING:
+    from handrail.steps import declared, judging
+    from handrail.steps import identity as identities
+    from handrail.steps.identity import Identity
+    from handrail.typed import convert
+else:
+    later(globals(), "steps.declared steps.identity:identities steps.judging typed.convert")
+
 
 _STAGE_OUTPUT = 20_000
 _EXPLICIT = "explicit"
@@ -63,12 +61,12 @@ class PythonCall(Leaf):
     def fingerprint(self, identity: Identity) -> str:
         action, args = self.action, self.args
         is_plain = type(action) is FunctionType  # most are: the same text, but faster
-        named = reference(action) if is_plain else callable_text(action, identity)
+        named = reference(action) if is_plain else identities.callable_text(action, identity)
         text = f"python {named} {identity(list(args)) if args else '[]'}"
         return f"{text} {identity(dict(self.kwargs))}" if self.kwargs else text
 
     def output_type(self) -> Any:
-        return returned_type(self.action)
+        return declared.returned_type(self.action)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
         return await at.act(self.action, self.args, self.kwargs or {}), None
@@ -97,12 +95,12 @@ class ShellCommand(Leaf):
 
     def fingerprint(self, identity: Identity) -> str:
         place = "" if self.cwd is None else f" in {self.cwd}"
-        parsed = "" if self.parse is None else f" as {type_text(self.parse)}"
+        parsed = "" if self.parse is None else f" as {identities.type_text(self.parse)}"
         argv = self.argv if isinstance(self.argv, str) else list(self.argv)
         return f"command {identity(argv)}{place}{parsed}"
 
     def output_type(self) -> Any:
-        return of_type(CommandResult, self.parse)
+        return declared.of_type(CommandResult, self.parse)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
         done = await at.run(
@@ -114,7 +112,7 @@ class ShellCommand(Leaf):
             return done, None
         try:
             data = _parsed(done.stdout, self.parse)
-        except DoesNotFit as error:
+        except convert.DoesNotFit as error:
             found = UnparsedCommandResult(done.exit_code, done.stdout, done.stderr)
             if done.exit_code == 0:
                 raise NotParsed(error, found) from None
@@ -145,16 +143,15 @@ class NotParsed(Exception):
 
 
 def _parsed(text: str, type_: Any) -> Any:
-    from handrail.typed.convert import fit_json
     from handrail.typed.jsonsafe import short_repr
     from handrail.typed.schema import describe_type
 
     try:
-        return fit_json(text, type_)
-    except DoesNotFit as error:
+        return convert.fit_json(text, type_)
+    except convert.DoesNotFit as error:
         wanted = describe_type(type_)
         said = f"parse= expects JSON of type {wanted} on stdout, got {short_repr(text)}: {error}"
-        raise DoesNotFit(said) from None
+        raise convert.DoesNotFit(said) from None
 
 
 def _argv_text(argv: str | tuple[str, ...]) -> str:
@@ -227,14 +224,17 @@ class AgentCall(Launching):
 
     def fingerprint(self, identity: Identity) -> str:
         what = "answer" if self.answers else "agent"
-        text = f"{what} {agent_text(self.agent, identity)} {context_text(self.context, identity)}"
+        who = identities.agent_text(self.agent, identity)
+        text = f"{what} {who} {identities.context_text(self.context, identity)}"
         judge = self.settings.check
-        return text if judge is None else f"{text} check {performer_text(judge, identity)}"
+        return (
+            text if judge is None else f"{text} check {identities.performer_text(judge, identity)}"
+        )
 
     def output_type(self) -> Any:
         if self.answers:
             return getattr(self.agent, "output", Any)
-        return of_type(AgentResult, getattr(self.agent, "output", None))
+        return declared.of_type(AgentResult, getattr(self.agent, "output", None))
 
     def launch_count(self) -> int:
         return 1 + is_agent(self.settings.check)
@@ -269,8 +269,8 @@ class Generation(Launching):
         return int(is_agent(self.generator))
 
     def fingerprint(self, identity: Identity) -> str:
-        who = performer_text(self.generator, identity)
-        return f"generate {who} {context_text(self.context, identity)}"
+        who = identities.performer_text(self.generator, identity)
+        return f"generate {who} {identities.context_text(self.context, identity)}"
 
     def output_type(self) -> Any:
         return str
@@ -313,7 +313,7 @@ class StageCheck(Leaf):
         check: Any = stage.check
         if is_agent(check):
             verdict = await at.launch(check, {})
-            error, used = refusal(verdict.output), verdict.usage
+            error, used = judging.refusal(verdict.output), verdict.usage
             result = StageResult(stage.name, error is None, str(verdict.output), error)
         elif callable(check):
             result = await self._called(check, at)
@@ -322,7 +322,7 @@ class StageCheck(Leaf):
                 check if isinstance(check, str) else tuple(check), stage.sandbox, stage.inherit_env
             )
             printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
-            error = None if done.exit_code == 0 else exit_text(done.exit_code, printed)
+            error = None if done.exit_code == 0 else judging.exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)
         if not result.passed:
             raise StageFailed(result, used)
@@ -331,13 +331,13 @@ class StageCheck(Leaf):
     async def _called(self, check: Callable[..., Any], at: Performing) -> StageResult:
         name = self.stage.name
         try:
-            value = await at.call(check, *([at.workflow] if takes_one(check) else []))
+            value = await at.call(check, *([at.workflow] if judging.takes_one(check) else []))
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
             text, error_type, _, trace = facts_of_error(error)
             kind = error_type.rpartition(".")[2]
             why = text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
             return StageResult(name, passed=False, output=trace, error=why)
-        return stage_result(name, value)
+        return judging.stage_result(name, value)
 
     def starts_process(self) -> bool:
         return not callable(self.stage.check)
@@ -346,7 +346,7 @@ class StageCheck(Leaf):
         return int(is_agent(self.stage.check))
 
     def sees_results(self) -> bool:
-        return callable(self.stage.check) and takes_one(self.stage.check)
+        return callable(self.stage.check) and judging.takes_one(self.stage.check)
 
     def portable(self) -> bool:
         return not callable(self.stage.check) or importable(self.stage.check)
@@ -361,7 +361,7 @@ def stage_text(stage: str | Stage, identity: Identity) -> str:
         return stage
     check = stage.check
     is_text = isinstance(check, (str, list, tuple))
-    text = identity(check) if is_text else performer_text(check, identity)
+    text = identity(check) if is_text else identities.performer_text(check, identity)
     return f"{stage.name}: {text}"
 
 
@@ -389,4 +389,4 @@ class TreeWork(Leaf):
 
 def merge_text(merge: str | Callable[..., Any], identity: Identity) -> str:
     """How a worktree is merged, for a fingerprint."""
-    return merge if isinstance(merge, str) else callable_text(merge, identity)
+    return merge if isinstance(merge, str) else identities.callable_text(merge, identity)

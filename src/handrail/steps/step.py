@@ -23,6 +23,7 @@ from typing import (
 import attrs
 
 from handrail.errors import DefinitionError, WrongUse, did_you_mean
+from handrail.later import later
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import check_name, encode_key
 from handrail.model.policy import (
@@ -42,36 +43,16 @@ from handrail.model.results import (
 from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import Found, StopRule, Task, Work
-from handrail.steps.arguments import (
-    MISSING,
-    Continuing,
-    Launching,
-    Merge,
-    Program,
-    Raising,
-    agent_settings,
-    argv_of,
-    body_of,
-    check_agent,
-    check_group,
-    check_work,
-    choices_of,
-    context_of,
-    merge_of,
-    setup_of,
-    stages_of,
-    tasks_of,
-    wanted_of,
-    workflow_of,
-)
-from handrail.steps.bodies import Branching, ChildWorkflow, HeldBody, TreeBody, Validation
-from handrail.steps.groups import ForEachGroup, ParallelGroup, RaceGroup, WorkGroup
 from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand
-from handrail.steps.verbs import Context, Predicate, Stage, Step, Steps, Verb, take
-from handrail.steps.waits import Pause, Question, SignalWait
+from handrail.steps.verbs import MISSING, Context, Predicate, Stage, Step, Steps, Verb, take
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend
+    from handrail.steps import arguments, bodies, groups, waits
+    from handrail.steps.arguments import Continuing, Launching, Merge, Program, Raising
+else:
+    later(globals(), "steps.arguments steps.bodies steps.groups steps.waits")
+
 
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
@@ -251,7 +232,7 @@ class StepName:
         the step. ``inherit_env``: ``"safe"`` leaves out variables that look like secrets (as in
         any sandbox), ``"all"`` none (as without), a list all but these.
         """
-        words = argv if isinstance(argv, str) else argv_of(self.name, argv)
+        words = argv if isinstance(argv, str) else arguments.argv_of(self.name, argv)
         if not words:
             raise DefinitionError(f"step {self.name!r}: .command() needs a program, got {argv!r}")
         boundary_of(sandbox, f"step {self.name!r}: sandbox")
@@ -301,8 +282,8 @@ class StepName:
         the agent is then asked once more, with the reason. ``default`` is the answer if the step
         fails; ``.answer()`` makes the answer the output.
         """
-        check_agent(self.name, agent)
-        settings = agent_settings(
+        arguments.check_agent(self.name, agent)
+        settings = arguments.agent_settings(
             self.name,
             *(backend, model, options, session),
             fork=fork,
@@ -310,7 +291,7 @@ class StepName:
             worktree=worktree,
             check=check,
         )
-        call = AgentCall(agent, context_of(self.name, context), settings)
+        call = AgentCall(agent, arguments.context_of(self.name, context), settings)
         made: Step[AgentResult[Any]] = Step(self.name, call)
         return made if default is MISSING else made.default(AgentResult(default))
 
@@ -325,7 +306,7 @@ class StepName:
                 f"step {self.name!r}: .generate() takes an agent or a function of the context, "
                 f"got {generator!r}"
             )
-        return Step(self.name, Generation(generator, context_of(self.name, context)))
+        return Step(self.name, Generation(generator, arguments.context_of(self.name, context)))
 
     # -- validation, children, branches ---------------------------------------------------------
 
@@ -350,8 +331,8 @@ class StepName:
             take(on_failure)
         if isinstance(stages, (str, Stage)):
             stages = [stages]
-        made = None if stages is None else stages_of(self.name, stages)
-        return Step(self.name, Validation(made, retry, on_failure))
+        made = None if stages is None else arguments.stages_of(self.name, stages)
+        return Step(self.name, bodies.Validation(made, retry, on_failure))
 
     def subworkflow(
         self, workflow: WorkflowLike[..., R], inputs: Mapping[str, Any] | None = None
@@ -359,14 +340,19 @@ class StepName:
         """Run another workflow as part of this run, with its inputs by parameter name."""
         return Step(
             self.name,
-            ChildWorkflow(workflow_of(self.name, workflow), (), dict(inputs or {})),
+            bodies.ChildWorkflow(
+                arguments.workflow_of(self.name, workflow), (), dict(inputs or {})
+            ),
         )
 
     def run_workflow(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Step[WorkflowResult[R]]:
         """``subworkflow`` with its arguments checked by type."""
-        return Step(self.name, ChildWorkflow(workflow_of(self.name, workflow), args, kwargs))
+        return Step(
+            self.name,
+            bodies.ChildWorkflow(arguments.workflow_of(self.name, workflow), args, kwargs),
+        )
 
     @overload
     def branch(self, a: tuple[Predicate, Step[T1]], /) -> Step[BranchResult[T1]]: ...
@@ -404,7 +390,7 @@ class StepName:
                     f"step {self.name!r}: an arm of .branch() is (predicate, step), got {arm!r}"
                 )
             _a_step(self.name, ".branch()", arm[1])
-        return Step(self.name, Branching(arms))
+        return Step(self.name, bodies.Branching(arms))
 
     def holding(
         self,
@@ -423,7 +409,10 @@ class StepName:
             DefinitionError: a pattern leads out of the repository. WrongUse: no function was given.
         """
         return Step(
-            self.name, HeldBody(wanted_of(self.name, what, wait), body_of(self.name, body), args)
+            self.name,
+            bodies.HeldBody(
+                arguments.wanted_of(self.name, what, wait), arguments.body_of(self.name, body), args
+            ),
         )
 
     def worktree(
@@ -444,9 +433,12 @@ class StepName:
         Raises:
             DefinitionError: ``merge`` is none of these. WrongUse: ``body`` is no function.
         """
-        first = setup_of(self.name, setup)
-        how = merge_of(self.name, merge)
-        return Step(self.name, TreeBody(body_of(self.name, body), args, base, first, how))
+        first = arguments.setup_of(self.name, setup)
+        how = arguments.merge_of(self.name, merge)
+        return Step(
+            self.name,
+            bodies.TreeBody(arguments.body_of(self.name, body), args, base, first, how),
+        )
 
     # -- groups ---------------------------------------------------------------------------------
 
@@ -586,8 +578,8 @@ class StepName:
         """
         for member in steps:
             _a_step(self.name, ".parallel()", member)
-        check_group(self.name, on_error, max_concurrency, min_success)
-        return Step(self.name, ParallelGroup(steps, on_error, max_concurrency, min_success))
+        arguments.check_group(self.name, on_error, max_concurrency, min_success)
+        return Step(self.name, groups.ParallelGroup(steps, on_error, max_concurrency, min_success))
 
     @overload
     def for_each(
@@ -651,10 +643,10 @@ class StepName:
             )
         if key is not None and not callable(key):
             raise WrongUse(f"step {self.name!r}: key is a function of one item, got {key!r}")
-        check_group(self.name, on_error, max_concurrency, min_success)
+        arguments.check_group(self.name, on_error, max_concurrency, min_success)
         return Step(
             self.name,
-            ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
+            groups.ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
         )
 
     def work(
@@ -678,8 +670,8 @@ class StepName:
         finish. A failed task is in ``Work.failed``; with ``on_error="fail_fast"`` it fails the step
         and stops the others.
         """
-        found = tasks_of(self.name, tasks)
-        check_work(
+        found = arguments.tasks_of(self.name, tasks)
+        arguments.check_work(
             self.name,
             body,
             stop,
@@ -687,7 +679,9 @@ class StepName:
             max_concurrency=max_concurrency,
             at_most=at_most,
         )
-        return Step(self.name, WorkGroup(found, body, on_error, max_concurrency, at_most, stop))
+        return Step(
+            self.name, groups.WorkGroup(found, body, on_error, max_concurrency, at_most, stop)
+        )
 
     @overload
     def race(self, a: Step[T1], /) -> Step[T1]: ...
@@ -712,7 +706,7 @@ class StepName:
             raise DefinitionError(f"step {self.name!r}: .race() needs at least one step")
         for member in steps:
             _a_step(self.name, ".race()", member)
-        return Step(self.name, RaceGroup(steps))
+        return Step(self.name, groups.RaceGroup(steps))
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -782,10 +776,10 @@ class StepName:
         values = tuple(choices.values()) if isinstance(choices, Mapping) else ()
         if default in values:
             default = tuple(choices or ())[values.index(default)]
-        offered = () if choices is None else choices_of(self.name, choices, default)
+        offered = () if choices is None else arguments.choices_of(self.name, choices, default)
         return Step(
             self.name,
-            Question(
+            waits.Question(
                 question,
                 offered,
                 str if type is None else type,
@@ -810,7 +804,9 @@ class StepName:
 
         Agents and commands that steps started cannot send it, unless ``agents_may_answer``.
         """
-        return Step(self.name, SignalWait(check_name(signal, "signal"), type, agents_may_answer))
+        return Step(
+            self.name, waits.SignalWait(check_name(signal, "signal"), type, agents_may_answer)
+        )
 
     def sleep(self, duration: float | timedelta | datetime) -> Step[None]:
         """Wait for seconds or a timedelta, or until an aware datetime."""
@@ -825,8 +821,8 @@ class StepName:
                     f"step {self.name!r}: .sleep() must end before the year 9999, got "
                     f"{duration!r}. To wait without end, use .wait_for()."
                 )
-            return Step(self.name, Pause(None, duration))
-        return Step(self.name, Pause(seconds_of(duration, "sleep")))
+            return Step(self.name, waits.Pause(None, duration))
+        return Step(self.name, waits.Pause(seconds_of(duration, "sleep")))
 
     # -- a verb of one's own --------------------------------------------------------------------
 

@@ -61,7 +61,10 @@ from handrail.model.results import (
 from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree
 from handrail.model.work import Work
-from handrail.steps.identity import Identity
+
+if TYPE_CHECKING:
+    from handrail.steps.identity import Identity
+
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -76,6 +79,16 @@ ContextBuilder: TypeAlias = (
 )
 Context: TypeAlias = "Mapping[str, Any] | ContextBuilder"
 RollbackAction: TypeAlias = Callable[[WorkflowContext], Any]
+
+
+class Missing:
+    """The default of an argument for which None would be a value."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+MISSING: Any = Missing()
 
 
 def _inherited(given: Any) -> Any:

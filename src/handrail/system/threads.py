@@ -1,4 +1,4 @@
-"""Threads of this process that are kept for the next call, and what a loop awaits of a thread."""
+"""Threads that are kept for the next call, and the event loop that awaits what they do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
+
+import anyio
 
 IDLE_S = 10.0
 """A thread that had nothing to do for so long ends."""
@@ -197,3 +199,49 @@ def _forget() -> None:
 
 atexit.register(_end)
 os.register_at_fork(after_in_child=_forget)
+
+
+class AsyncioLoop:
+    """An asyncio event loop; ``this`` is the loop itself."""
+
+    def __init__(self, this: Any) -> None:
+        self.this = this
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call it on the loop's next turn; from the loop's own thread."""
+        self.this.call_soon(function)
+
+    def soon_from_anywhere(self, function: Callable[[], object]) -> None:
+        """The same from any thread; does nothing if the loop is closed."""
+        with contextlib.suppress(RuntimeError):
+            self.this.call_soon_threadsafe(function)
+
+
+class TrioLoop:
+    """A run of trio; ``this`` is its token."""
+
+    def __init__(self, this: Any) -> None:
+        self.this = this
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call it on the loop's next turn; does nothing if the run is over."""
+        import trio
+
+        with contextlib.suppress(trio.RunFinishedError):
+            self.this.run_sync_soon(function)
+
+    soon_from_anywhere = soon
+
+
+Loop: TypeAlias = AsyncioLoop | TrioLoop
+
+
+def running_loop() -> Loop:
+    """The event loop that this code runs in."""
+    if anyio.get_cancelled_exc_class().__module__.partition(".")[0] == "trio":
+        import trio
+
+        return TrioLoop(trio.lowlevel.current_trio_token())
+    import asyncio
+
+    return AsyncioLoop(asyncio.get_running_loop())

@@ -28,9 +28,8 @@ from handrail.core.commands import Perform
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.calls import Abandoned
 from handrail.engine.current import CURRENT, Contexts, Current
-from handrail.engine.perform import Performer
+from handrail.engine.perform import Performer, Replacements
 from handrail.engine.portable import PortableFormat, left_s
-from handrail.engine.replacements import Replacements
 from handrail.errors import (
     CancelledFromWithin,
     CodeNotFound,

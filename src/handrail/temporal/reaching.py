@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from handrail.engine.from_steps import sender
+from handrail.engine.inbox import sender
 from handrail.engine.outside import sync_twin
 from handrail.engine.parts import check_paths
 from handrail.engine.steering import Steering

@@ -32,7 +32,7 @@ from handrail.engine.current import CURRENT
 from handrail.errors import DefinitionError
 from handrail.model.policy import seconds_of
 from handrail.ports.clock import Wakeable
-from handrail.system.running_loop import Loop, running_loop
+from handrail.system.threads import Loop, running_loop
 
 START = 1_704_067_200.0
 """The default time at which a clock begins: 2024-01-01 00:00 UTC."""

@@ -17,7 +17,7 @@ from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal, WrongUse
 from handrail.model import events as ev
-from handrail.model.inputs import bind_inputs
+from handrail.model.definition import bind_inputs
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike

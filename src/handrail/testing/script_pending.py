@@ -29,8 +29,8 @@ from handrail.model.results import (
     Usage,
     WorkflowResult,
 )
+from handrail.steps.judging import stage_result, takes_one
 from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand, StageCheck
-from handrail.steps.stage_calls import stage_result, takes_one
 from handrail.steps.verbs import Step, Verb
 from handrail.steps.waits import SignalWait
 from handrail.testing.script_drive import Drive, NeedsEventLoop, OpenAttempt, run_to_end

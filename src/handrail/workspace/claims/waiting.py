@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 
 from handrail.ports.claims import Claimant, Waiting
-from handrail.system.running_loop import running_loop
+from handrail.system.threads import running_loop
 
 T = TypeVar("T")
 
