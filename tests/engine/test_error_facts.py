@@ -76,20 +76,6 @@ async def test_a_check_that_raises_says_what_a_step_would(error: Exception, text
     assert said.endswith(f"check: {text}")
 
 
-@pytest.mark.parametrize("error", [KeyError("zip"), ValueError("no")])
-async def test_a_fallback_that_fails_too_tells_both_failures(error: Exception) -> None:
-    """Its own first, and behind it the one that it was to make good."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        failing = step("s").call(broken, error)
-        yield from failing.on_error(lambda _c, _f: step("f").call(broken, OSError("full")))
-
-    said = str((await Executor().run(flow)).error)
-    text = str(error) if isinstance(error, ValueError) else repr("zip")
-    assert said.endswith(f"fallback 'f' failed too: full, after {type(error).__name__}: {text}")
-
-
 async def test_a_key_error_of_a_body_names_its_type_once() -> None:
     """It is no key alone."""
 
