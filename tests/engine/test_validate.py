@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from handrail import (
+    Agent,
     DefinitionError,
     Stage,
     Steps,
@@ -17,6 +18,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.agents.fake import FakeBackend
 from handrail.model import events as ev
 from tests.engine.support import aboom, boom, caught, just, paths, run_seen, same, statuses
 
@@ -211,3 +213,13 @@ async def test_a_stage_over_its_timeout_fails_its_round() -> None:
     result, _ = await run_seen(flow)
     assert result.status == "failed"
     assert "timeout" in (result.step("v/1/slow").error or "")
+
+
+JUDGE = Agent("judge", "Good?", output=bool, backend=FakeBackend(["true"]))
+
+
+@pytest.mark.parametrize("stage", [Check(0), Stage("s", Check(0)), JUDGE])
+async def test_one_stage_needs_no_list(stage: Any) -> None:
+    """A function, a stage or an agent alone is the only one."""
+    result, _ = await run_seen(just(step("v").validate(stage)))
+    assert result.success, result.error

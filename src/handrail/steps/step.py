@@ -312,12 +312,17 @@ class StepName:
 
     def validate(
         self,
-        stages: Sequence[str | Stage | AgentLike[Any] | Callable[..., Any]] | Stage | None = None,
+        stages: Sequence[str | Stage | AgentLike[Any] | Callable[..., Any]]
+        | Stage
+        | AgentLike[Any]
+        | Callable[..., Any]
+        | None = None,
         retry: int = 3,
         on_failure: Step[Any] | None = None,
     ) -> Step[ValidationResult]:
         """Run stages (None: all that are configured), and repair what they find. A stage is a name
-        (of a stage, or of a set of them), a ``Stage``, an agent that judges, or a callable.
+        (of a stage, or of a set of them), a ``Stage``, an agent that judges, or a callable. One
+        alone needs no list.
 
         While a stage fails, run ``on_failure`` and then all stages again, at most ``retry`` times;
         then the step fails.
@@ -329,7 +334,7 @@ class StepName:
             )
         if on_failure is not None:
             take(on_failure)
-        if isinstance(stages, (str, Stage)):
+        if stages is not None and (isinstance(stages, str) or not isinstance(stages, Iterable)):
             stages = [stages]
         made = None if stages is None else arguments.stages_of(self.name, stages)
         return Step(self.name, bodies.Validation(made, retry, on_failure))
