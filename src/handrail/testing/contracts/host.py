@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ import pytest
 from handrail.executor import Executor
 from handrail.model import events as ev
 from handrail.model.results import WorkflowResult
+from handrail.ports.journal import IMPORTED
 from handrail.testing.conformance import (
     CASES,
     FLOWS,
@@ -103,4 +105,7 @@ async def history_of(executor: Any, run_id: str, file: Path) -> Sequence[ev.Even
     await executor.export(run_id, file)
     reader = Executor()
     found = await reader.import_run(file)
-    return reader.journal.events(found)
+    started, *others = reader.journal.events(found)
+    assert isinstance(started, ev.WorkflowStarted)
+    labels = {name: text for name, text in started.labels.items() if name != IMPORTED}
+    return [replace(started, labels=labels), *others]
