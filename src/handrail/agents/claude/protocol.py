@@ -30,7 +30,7 @@ from handrail.agents.claude.errors import (
     limit_of,
     resets_at,
 )
-from handrail.agents.claude.usage import known_input, session_usage, turn_usage
+from handrail.agents.claude.usage import KnownInput, session_usage, turn_usage
 from handrail.agents.transport.loose_json import (
     NOTHING,
     Object,
@@ -82,13 +82,13 @@ class ClaudeMessages:
         self._answered: set[int] = set()
         self._blocks: set[tuple[str, str, int]] = set()
         self._denied: set[str] = set()
-        self._usage: dict[str, Object] = {}
+        self._input = KnownInput()
         self._pieces = {"text": _Pieces(), "thinking": _Pieces()}
 
     @property
     def known_usage(self) -> Usage | None:
         """The usage known so far, for a turn without a result."""
-        return known_input(self._usage.values())
+        return self._input.usage
 
     def close(self) -> None:
         """Forget open tools and pieces: the turn is over, also for those that reported no end."""
@@ -101,9 +101,9 @@ class ClaudeMessages:
         """The notices of a message, or of a block of one."""
         message = object_in(event, "message")
         is_main = not text_in(event, "parent_tool_use_id")
-        is_new = text_in(message, "id") not in self._usage
+        is_new = text_in(message, "id") not in self._input
         if usage := object_in(message, "usage"):
-            self._usage[text_in(message, "id")] = usage
+            self._input.take(text_in(message, "id"), usage)
         if is_main:
             self.model = self._state.model = text_in(message, "model") or self._state.model
         if said := text_in(message, "content"):

@@ -10,7 +10,6 @@ Source: measured with claude 2.1.197 (totals of the process) and 2.1.330 (of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal, cast
 
@@ -51,23 +50,38 @@ def session_usage(
     return _or_none(_with_cost(tokens or Usage(), number_in(result, "total_cost_usd"), turns))
 
 
-def known_input(messages: Iterable[Object]) -> Usage | None:
-    """The known usage of an interrupted turn, from its messages.
+class KnownInput:
+    """The usage of a turn without a result, as far as its messages tell it: their input. Mutable.
 
-    That is their input. Claude printed their output counts before the output ended, so these are
-    unknown.
+    Claude prints output counts before the output has ended, so these are unknown.
     """
-    spent, turns = Usage(), 0
-    for usage in messages:
-        turns += 1
-        spent += _main_model({"usage": usage}) or Usage()
-    known = Usage(
-        spent.input_tokens,
-        turns=turns or None,
-        cached_tokens=spent.cached_tokens,
-        cache_write_tokens=spent.cache_write_tokens,
-    )
-    return _or_none(known)
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[int | None, ...]] = {}
+        self._sums = [0, 0, 0]
+        self._known = [0, 0, 0]
+        """How many messages tell each of the counts."""
+
+    def __contains__(self, message: str) -> bool:
+        return message in self._of
+
+    def take(self, message: str, usage: Object) -> None:
+        """Count a message's usage, in place of what it told before."""
+        told = _main_model({"usage": usage}) or Usage()
+        counts = (told.input_tokens, told.cached_tokens, told.cache_write_tokens)
+        before = self._of.get(message, (None, None, None))
+        for index, (was, now) in enumerate(zip(before, counts, strict=True)):
+            self._sums[index] += (now or 0) - (was or 0)
+            self._known[index] += (now is not None) - (was is not None)
+        self._of[message] = counts
+
+    @property
+    def usage(self) -> Usage | None:
+        """The sum; None if nothing is known."""
+        sums = zip(self._sums, self._known, strict=True)
+        given, cached, written = (total if known else None for total, known in sums)
+        turns = len(self._of) or None
+        return _or_none(Usage(given, turns=turns, cached_tokens=cached, cache_write_tokens=written))
 
 
 def _cost_since(result: Object, before: Usage | None, *, resumed: bool) -> float | None:
