@@ -66,8 +66,11 @@ def context_of(name: str, context: object) -> Context:
     )
 
 
-def stages_of(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
-    """The stages; callables that share a name, as lambdas do, get different numbers."""
+def stages_of(name: str, given: object) -> tuple[str | Stage, ...]:
+    """The stages, or the one; callables that share a name, as lambdas do, get different numbers."""
+    items: Sequence[object] = [given]
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        items = cast("Sequence[object]", given)
     made: list[str | Stage] = []
     for item in items:
         stage = _stage(name, item)

@@ -334,8 +334,6 @@ class StepName:
             )
         if on_failure is not None:
             take(on_failure)
-        if stages is not None and (isinstance(stages, str) or not isinstance(stages, Sequence)):
-            stages = [stages]
         made = None if stages is None else arguments.stages_of(self.name, stages)
         return Step(self.name, bodies.Validation(made, retry, on_failure))
 
