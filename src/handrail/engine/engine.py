@@ -552,26 +552,28 @@ class Engine(TakesOptions):
         with self._users.using():
             as_written = partial(self._history_as_written, run_id, at)
             history, secrets = await self._users.read(as_written, run_id)
-            kept = cut_of(history, at, tuple(outputs or ()))
+            kept, recorded = cut_of(history, at, tuple(outputs or ()))
             rerun = reading.paths_named(kept, reading.with_failed(rerun, rerun_failed))
-            reading.refuse_unknown(Recorded(kept), rerun)
+            reading.refuse_unknown(recorded, rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
                 kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
+                recorded = Recorded(kept)
             name = fork_id or new_run_id(reading.workflow_named(history), now, journal.events)
             changed: dict[str, Any] | None = None
             given: dict[str, StepResult[Any]] = {}
             if inputs:
                 definition = reading.workflow_for(history, None, self._known)
-                recorded = reading.inputs_of(Recorded(history[:1]), definition, journal.codec)
-                changed = with_inputs(definition, recorded, inputs)
+                before = reading.inputs_of(recorded, definition, journal.codec)
+                changed = with_inputs(definition, before, inputs)
             if outputs:
                 definition = reading.workflow_for(history, None, self._known)
-                run = fork_events(without_free_signals(kept), name, at, {}, changed, (), now)
+                run = without_free_signals(kept)
+                run = fork_events(run, Recorded(run), name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
-            gone = gone_in_fork(history, kept, at, given, rerun)
-            made = fork_events(kept, name, at, given, changed, rerun, now, gone)
+            gone = gone_in_fork(history, kept, recorded, at, given, rerun)
+            made = fork_events(kept, recorded, name, at, given, changed, rerun, now, gone)
             await self._when_free(partial(journal.append_run, made, secrets=secrets))
         return name
 
@@ -718,7 +720,7 @@ class Engine(TakesOptions):
                     break
                 changed.update((one.path, one) for one in plan.steps if one.state == "changed")
                 mismatch = ReplayMismatch(run_id, run.changes, passed=run.passed)
-                rerun = reading.rerun_after(history, mismatch, rerun)
+                rerun = reading.rerun_after(Recorded(history), history, mismatch, rerun)
         steps = tuple(changed.get(one.path, one) for one in plan.steps)
         return replace(plan, steps=steps), rerun
 
@@ -730,7 +732,7 @@ class Engine(TakesOptions):
         rerun: Sequence[str],
     ) -> Sequence[str]:
         """``rerun``, in which groups whose items have changed are only entered again."""
-        groups = reading.groups_in(history, rerun)
+        groups = reading.groups_in(Recorded(history), rerun) if rerun else ()
         if not groups:
             return rerun
         others = [path for path in rerun if path not in groups]

@@ -31,10 +31,13 @@ from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.table import ends_by_itself, verb_of
 
 
-def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) -> list[ev.Event]:
-    """The part of a history that a fork keeps: up to the start of the step ``at``, and up to the
-    first end among the steps whose outputs are ``given``. Of those it keeps only the start. Without
-    ``at``, other actions that were at work then and ended later keep their events.
+def cut_of(
+    history: Sequence[ev.Event], at: str | None, given: Collection[str]
+) -> tuple[list[ev.Event], Recorded]:
+    """The part of a history that a fork keeps, and the record of it: up to the start of the step
+    ``at``, and up to the first end among the steps whose outputs are ``given``. Of those it keeps
+    only the start. Without ``at``, other actions that were at work then and ended later keep their
+    events.
 
     Raises:
         NotRecorded: one of the steps never began. WrongUse: a step began after another had ended,
@@ -53,8 +56,12 @@ def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) 
     kept = list(history[:end])
     if at is None and given:
         kept += _ends_of_others(history, end, given)
-    at_work = _at_work(kept)
-    return list(_without(history, kept, at_work, given)) if at_work or given else kept
+    of_kept = recorded if len(kept) == len(history) else Recorded(kept)
+    at_work = _at_work(of_kept)
+    if not at_work and not given:
+        return kept, of_kept
+    kept = list(_without(history, kept, at_work, given))
+    return kept, Recorded(kept)
 
 
 def without_free_signals(kept: Sequence[ev.Event]) -> list[ev.Event]:
@@ -114,7 +121,7 @@ def _ends_of_others(
     """
     over = (ev.RunResumed, ev.CancelRequested)
     drive = list(takewhile(lambda event: not isinstance(event, over), history[end:]))
-    at_work = _at_work(history[:end]) - set(given) - _gone_since(history, end)
+    at_work = _at_work(Recorded(history[:end])) - set(given) - _gone_since(history, end)
     left = {
         event.path
         for event in drive
@@ -141,9 +148,8 @@ def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
     return gone
 
 
-def _at_work(history: Iterable[ev.Event]) -> set[str]:
+def _at_work(recorded: Recorded) -> set[str]:
     """The actions that began and have no end."""
-    recorded = Recorded(history)
     return {path for path in _without_end(recorded) if verb_of(recorded.at(path).kind).leaf}
 
 
@@ -173,22 +179,24 @@ def _without(
             yield event
 
 
-def gone_in_fork(
+def gone_in_fork(  # noqa: PLR0917  # the arguments of one fork
     history: Sequence[ev.Event],
     kept: Sequence[ev.Event],
+    recorded: Recorded,
     at: str | None,
     given: Collection[str],
     rerun: Sequence[str],
 ) -> tuple[str, ...]:
-    """The kept paths whose records do not count in a fork: as in a resume of what is kept, of steps
-    that were undone behind it, and of worktrees that the fork enters, for those are the other
-    run's. A step whose output is ``given`` keeps that.
+    """The kept paths (``recorded``) whose records do not count in a fork: as in a resume of what is
+    kept, of steps that were undone behind it, and of worktrees that the fork enters, for those are
+    the other run's. A step whose output is ``given`` keeps that.
 
     Raises:
         NotRecorded: ``rerun`` names a path that is not kept.
     """
     died = None if at or given else died_by(history, kept)
-    recorded = Recorded(kept if died is None else [*kept, died])
+    if died is not None:
+        recorded = Recorded([*kept, died])
     gone = dropped(recorded, (), rerun)
     undone = _undone_behind(history, kept).difference(given) & recorded.begun().keys()
     # the steps with a worktree of their own that have not ended, or are entered again
@@ -214,6 +222,7 @@ def _undone_behind(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> set
 
 def fork_events(  # noqa: PLR0917  # the arguments of one fork
     kept: Sequence[ev.Event],
+    recorded: Recorded,
     fork_id: str,
     at: str | None,
     outputs: Mapping[str, StepResult[Any]],
@@ -222,8 +231,8 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     now: float,
     gone: Sequence[str] = (),
 ) -> list[ev.Event]:
-    """The events of a fork that begins with the ``kept`` ones, in order. An event that is the same
-    in both runs keeps the other run's id.
+    """The events of a fork that begins with the ``kept`` (and ``recorded``) ones. An event that is
+    the same in both runs keeps the other run's id.
 
     ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
     The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again.
@@ -243,7 +252,6 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
         kept = kept[:-1]  # the fork of a fork
     made: list[ev.Event] = [ev.stamp(start, fork_id, 1, first.at + later_s)]
     signals: dict[int, int] = {}
-    recorded = Recorded(kept)
     open_ = _without_end(recorded)
     for number, event in enumerate(kept[1:], 2):
         kind = type(event)

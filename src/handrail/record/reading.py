@@ -61,13 +61,22 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
     Raises:
         NotRecorded: it is not recorded.
     """
-    refuse_unknown(Recorded(history), (path,))
+    return _began_since(Recorded(history), history, path, passed)
+
+
+def _began_since(
+    recorded: Recorded, history: Sequence[ev.Event], path: str, passed: Collection[str]
+) -> list[str]:
+    refuse_unknown(recorded, (path,))
     began = next(one.seq for one in history if _begins(one) and one.path == path)
     return _begun_after(history, began, path, passed)
 
 
 def rerun_after(
-    history: Sequence[ev.Event], mismatch: ReplayMismatch, rerun: Sequence[str]
+    recorded: Recorded,
+    history: Sequence[ev.Event],
+    mismatch: ReplayMismatch,
+    rerun: Sequence[str],
 ) -> list[str]:
     """What the next drive runs again: what is left of ``rerun``, and each changed step. A fork also
     runs all steps again that began after one of these; what followed something that is entered
@@ -78,9 +87,8 @@ def rerun_after(
     found = [
         path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
     ]
-    recorded = Recorded(history)
     trees, known = worktrees_of(recorded), recorded.begun()
-    groups = groups_in(history, groups_of(recorded))
+    groups = groups_in(recorded, groups_of(recorded))
     for change in mismatch.changes:
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
@@ -91,7 +99,7 @@ def rerun_after(
             ended_seq = known[change.path].ended_seq if change.path in known else 0
             since = _begun_after(history, ended_seq, path, mismatch.passed)
         else:
-            since = began_since(history, path, mismatch.passed)
+            since = _began_since(recorded, history, path, mismatch.passed)
         found += [one for one in since if not _are_beside(one, path, groups)]
     return list(dict.fromkeys(found))
 
@@ -118,12 +126,13 @@ def accept_changes(
         ReplayMismatch: nothing says what to do, or it was done before (``told``) for one of them.
     """
     changed = [one.path for one in mismatch.changes]
-    groups = groups_in(history, told)
+    recorded = Recorded(history)
+    groups = groups_in(recorded, told)
     named = all(any(is_within(one, group) for group in groups) for one in changed)
-    decides = "rerun" if named or is_fork(history) else on_change
+    decides = "rerun" if named or recorded.is_fork else on_change
     if decides == "refuse" or not set(told).isdisjoint(changed):
         raise mismatch
-    again = rerun_after(history, mismatch, rerun)
+    again = rerun_after(recorded, history, mismatch, rerun)
     if decides == "rerun":
         return reuse, again
     return [*reuse, *changed], [path for path in again if path in rerun]
@@ -143,9 +152,9 @@ def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def groups_in(history: Sequence[ev.Event], paths: Collection[str]) -> set[str]:
+def groups_in(recorded: Recorded, paths: Collection[str]) -> set[str]:
     """Those of the paths that are groups whose members have items."""
-    known = Recorded(history).begun() if paths else {}
+    known = recorded.begun() if paths else {}
     kinds = {path: known[path].kind for path in paths if path in known}
     return {path for path, kind in kinds.items() if issubclass(verb_of(kind), Bodied)}
 
