@@ -154,8 +154,9 @@ def test_what_may_only_be_read_is_not_changed(world: World) -> None:
         ("safe", {"PLAIN"}),
         ("all", {"PLAIN", "MY_TOKEN", "OTHER"}),
         (["MY_TOKEN"], {"MY_TOKEN"}),
+        ([], set()),
     ],
-    ids=["unset", "safe", "all", "names"],
+    ids=["unset", "safe", "all", "names", "none"],
 )
 @pytest.mark.parametrize("where", ["sandbox", "program", "command", "stage"])
 def test_the_variables_are_those_that_the_rule_names(

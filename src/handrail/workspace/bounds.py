@@ -245,8 +245,8 @@ async def bounds_of(
     settings = request.settings
     if request.tree is not None:
         options = options_in_tree(request.tree, options, folder_of(options, backend))
+    own = None if request.tree is None else own_branch_of(request.tree)
     if settings.writes is None and not settings.worktree:
-        own = None if request.tree is None else own_branch_of(request.tree)
         async with _within_sandbox(request, backend, Bounds(options), own) as bounds:
             yield bounds
         return
@@ -254,7 +254,6 @@ async def bounds_of(
     async with AsyncExitStack() as until_checked:
         confined = await confine(request, agent, backend, options, until_checked)
         tree = confined.worktree
-        own = None if request.tree is None else own_branch_of(request.tree)
         if tree is not None:
             here = tree.here
             own = own_branch(here.root, here.own, here.common, tree.places.branch)

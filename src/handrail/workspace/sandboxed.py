@@ -18,14 +18,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import anyio
 
 from handrail.errors import CommandFailed
-from handrail.model.agent_options import AgentOptions
 from handrail.model.events import DenialSource
-from handrail.model.sandbox import Sandbox, SandboxUnavailable, chosen_sandbox
+from handrail.model.sandbox import InheritEnv, Sandbox, SandboxUnavailable
 from handrail.model.shapes import OwnTree
 from handrail.sandbox.bubblewrap import Confinement
 from handrail.sandbox.environment import inherited
@@ -43,12 +42,16 @@ Tell: TypeAlias = Callable[[str, DenialSource], None]
 """Is given what a sandbox refused, and how that is known."""
 
 
-def inherit_rule(options: AgentOptions) -> Any:
-    """Which variables an agent's program inherits."""
-    if options.inherit_env is not None:
-        return options.inherit_env
-    sandbox = chosen_sandbox(options.sandbox)
-    return "safe" if sandbox is None or sandbox.env is None else sandbox.env
+def inherit_rule(inherit_env: Any, sandbox: Sandbox | None, without: InheritEnv) -> InheritEnv:
+    """Which variables a program inherits: as its step says, else its sandbox; ``without`` one this.
+
+    In a sandbox that does not say it, those that are no secrets.
+    """
+    if inherit_env is not None:
+        return cast("InheritEnv", inherit_env)
+    if sandbox is None:
+        return without
+    return "safe" if sandbox.env is None else sandbox.env
 
 
 @asynccontextmanager
@@ -66,10 +69,8 @@ async def surroundings_of(
     Raises:
         SandboxUnavailable: what its sandbox needs cannot be made here.
     """
-    rule = inherit_env
-    if rule is None and sandbox is not None:
-        rule = sandbox.env or "safe"
-    around = None if rule in (None, "all") else inherited(rule)
+    rule = inherit_rule(inherit_env, sandbox, "all")
+    around = None if rule == "all" else inherited(rule)
     if sandbox is None:
         yield around, None
         return

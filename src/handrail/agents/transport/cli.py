@@ -22,6 +22,7 @@ from handrail.errors import CommandNotFound
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
+from handrail.model.sandbox import chosen_sandbox
 from handrail.ports.agent import AgentReply, AgentTurn, Probe
 from handrail.sandbox.environment import inherited
 from handrail.sandbox.programs import needs_of
@@ -189,7 +190,10 @@ def child_environment(
     ``add``, which a backend needs for it, overrides it; the options' variables override both.
     """
     left_out = frozenset(drop)
-    around = inherited(inherit_rule(options), needs_of(program))
+    around = inherited(
+        inherit_rule(options.inherit_env, chosen_sandbox(options.sandbox), "safe"),
+        needs_of(program),
+    )
     kept = {name: value for name, value in around.items() if name not in left_out}
     return {**kept, **(add or {}), **(options.env or {})}
 
