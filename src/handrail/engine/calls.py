@@ -20,7 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from handrail.engine.current import Current
-from handrail.system.threads import ThreadCall, call_in_thread, pending_here
+from handrail.system.threads import ThreadCall, call_in_thread, running_loop
 
 ABANDON_AFTER_S = 1.0
 """How long to wait for the thread of a cancelled sync action before it is abandoned."""
@@ -95,8 +95,7 @@ async def in_thread(function: Callable[[], Any], current: Current) -> Any:
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     limiter = anyio.to_thread.current_default_thread_limiter()
-    pending = pending_here()
-    assert pending is not None, "a coroutine runs in a loop"
+    pending = running_loop().pending()
     try:
         limiter.acquire_on_behalf_of_nowait(pending)
     except anyio.WouldBlock:
