@@ -145,6 +145,20 @@ def test_a_run_says_which_failure_its_error_was_raised_from() -> None:
     BROKEN.clear()
 
 
+def test_an_error_that_is_its_own_cause_ends_the_body() -> None:
+    """Its causes are looked at once, however they refer to each other."""
+
+    @workflow
+    def raises(*, alone: bool) -> Steps[None]:
+        yield from step("a").call(int)
+        error, other = ValueError("x"), OSError("y")
+        other.__cause__ = error
+        raise error from (error if alone else other)
+
+    ends = [Executor().run_sync(raises, alone=alone) for alone in (True, False)]
+    assert [(one.status, one.failed_step) for one in ends] == [("failed", None)] * 2
+
+
 def again_after(place: str, case: str) -> list[str]:
     """What a resume performs when all is mended; its plan must name the first of it."""
     BROKEN.update("ab")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.errors import DefinitionError, HandrailError, RunCancelled, WorkflowError
-from handrail.model.described import facts_of_error, raised_at, text_of
+from handrail.model.described import facts_of_error, raised_at, text_of, with_type
 from handrail.model.results import StepFailed, StepResult
 
 
@@ -83,9 +83,13 @@ def cause_of(error: BaseException) -> str | None:
     ``from`` it. None: it is an error of the body's own.
     """
     found: BaseException | None = error
-    while found is not None and not isinstance(found, StepFailed):
+    seen = set[int]()  # an exception may be raised from itself
+    while found is not None and id(found) not in seen:
+        if isinstance(found, StepFailed):
+            return found.result.path
+        seen.add(id(found))
         found = found.__cause__
-    return None if found is None else found.result.path
+    return None
 
 
 def failure_of_body(error: BaseException) -> AttemptFailure:
@@ -103,11 +107,7 @@ def body_error_text(error: BaseException) -> str:
     """The text of a body's exception in the result of a run: with the author's line."""
     if isinstance(error, (StepFailed, WorkflowError, RunCancelled)):
         return str(error)
-    place = raised_at(error)
-    kind = (
-        "" if isinstance(error, (DefinitionError, HandrailError)) else f"{type(error).__name__}: "
-    )
-    said = text_of(error)
-    if kind and said.startswith(type(error).__name__):
-        kind = ""
-    return f"{place}: {kind}{said}" if place else f"{kind}{said}"
+    place, text = raised_at(error), text_of(error)
+    if not isinstance(error, (DefinitionError, HandrailError)):
+        text = with_type(text, type(error).__name__)
+    return f"{place}: {text}" if place else text

@@ -34,6 +34,11 @@ def text_of(error: BaseException) -> str:
     return f"{name}: {said}" if isinstance(error, KeyError) else said or name  # its text is a key
 
 
+def with_type(text: str, name: str) -> str:
+    """An error's text behind the name of its type, unless it begins with that."""
+    return text if text == name or text.startswith(f"{name}: ") else f"{name}: {text}"
+
+
 def facts_of_error(error: BaseException) -> tuple[str, str, tuple[str, ...], str]:
     """Text, type, base types and traceback of an exception, as they are recorded. Of a group the
     first member's, as of handrail's own groups; the group's types are among the bases.

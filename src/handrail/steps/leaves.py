@@ -11,7 +11,7 @@ from handrail.errors import CommandFailed, WrongUse
 from handrail.later import later
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
-from handrail.model.described import facts_of_error
+from handrail.model.described import facts_of_error, with_type
 from handrail.model.results import (
     AgentResult,
     CommandResult,
@@ -21,7 +21,7 @@ from handrail.model.results import (
     Usage,
 )
 from handrail.model.sandbox import Boundary, InheritEnv
-from handrail.model.shapes import AgentLike, OwnTree
+from handrail.model.shapes import AgentLike, OwnTree, is_agent
 from handrail.shortening import shortened
 from handrail.steps.verbs import (
     Context,
@@ -30,7 +30,6 @@ from handrail.steps.verbs import (
     Stage,
     TreeAction,
     Wanted,
-    is_agent,
 )
 from handrail.typed.reference import importable, reference
 
@@ -334,8 +333,7 @@ class StageCheck(Leaf):
             value = await at.call(check, *([at.workflow] if judging.takes_one(check) else []))
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
             text, error_type, _, trace = facts_of_error(error)
-            kind = error_type.rpartition(".")[2]
-            why = text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
+            why = with_type(text, error_type.rpartition(".")[2])
             return StageResult(name, passed=False, output=trace, error=why)
         return judging.stage_result(name, value)
 
