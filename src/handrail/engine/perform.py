@@ -38,11 +38,11 @@ from handrail.model.results import (
     add_usage,
 )
 from handrail.model.sandbox import Boundary, InheritEnv, chosen_sandbox
-from handrail.model.shapes import AgentRequest, OwnTree
+from handrail.model.shapes import AgentRequest, OwnTree, is_agent
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
 from handrail.steps.leaves import AgentCall, Launching, NotParsed, PythonCall
-from handrail.steps.verbs import Context, Leaf, TreeAction, is_agent, take
+from handrail.steps.verbs import Context, Leaf, TreeAction, take
 
 if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace

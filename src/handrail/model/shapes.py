@@ -103,3 +103,8 @@ class AgentLike(Protocol[T_co]):
             Exception: anything; it fails this attempt of the step.
         """
         ...
+
+
+def is_agent(performer: object) -> bool:
+    """True for an agent, rather than a function or a command."""
+    return callable(getattr(performer, "run", None))

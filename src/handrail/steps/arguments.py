@@ -25,7 +25,7 @@ from handrail.model.patterns import normal
 from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.results import AgentResult, Choice
 from handrail.model.sandbox import Boundary, InheritEnv
-from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.shapes import AgentLike, WorkflowLike, is_agent
 from handrail.model.work import Task
 from handrail.steps.leaves import ShellCommand
 from handrail.steps.verbs import MISSING, Context, Stage, Step, Wanted, take
@@ -81,9 +81,9 @@ def stages_of(name: str, given: object) -> tuple[str | Stage, ...]:
     return tuple(made)
 
 
-def is_agent(given: Any) -> bool:
-    """True for what has a name, and a ``run``."""
-    return isinstance(getattr(given, "name", None), str) and callable(getattr(given, "run", None))
+def is_named_agent(given: Any) -> bool:
+    """True for an agent with a name, which a step needs."""
+    return is_agent(given) and isinstance(getattr(given, "name", None), str)
 
 
 def check_agent(name: str, agent: object) -> None:
@@ -93,7 +93,7 @@ def check_agent(name: str, agent: object) -> None:
             f"step {name!r}: .agent() takes an agent, got the class {agent.__name__}. "
             f"Make one of it: {agent.__name__}(...)."
         )
-    if not is_agent(agent):
+    if not is_named_agent(agent):
         raise WrongUse(
             f"step {name!r}: .agent() takes an agent (it has a name and an async run), "
             f"got {agent!r}. Make one with Agent(name, prompt, backend=...)."
@@ -105,7 +105,7 @@ def _stage(name: str, item: object) -> str | Stage:
         return item
     if isinstance(item, str):
         return check_name(item, "stage")
-    if is_agent(item) and not isinstance(item, type):
+    if is_named_agent(item) and not isinstance(item, type):
         agent = cast("AgentLike[Any]", item)
         return Stage(agent.name, _judge(name, agent))
     if callable(item):
@@ -351,7 +351,7 @@ def _judge(name: str, check: Any) -> Any:
     """What judges an answer, if it can."""
     if check is None or isinstance(check, type):
         pass
-    elif is_agent(check):
+    elif is_named_agent(check):
         if getattr(check, "output", None) is not str:
             return check
         raise WrongUse(

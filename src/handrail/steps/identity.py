@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from handrail.model.shapes import is_agent
 from handrail.typed.reference import reference
 
 Identity = Callable[[Any], str]
@@ -43,8 +44,7 @@ def agent_text(agent: Any, identity: Identity) -> str:
 
 def performer_text(given: Any, identity: Identity) -> str:
     """An agent, or a function in its place."""
-    is_agent = callable(getattr(given, "run", None))
-    return agent_text(given, identity) if is_agent else callable_text(given, identity)
+    return agent_text(given, identity) if is_agent(given) else callable_text(given, identity)
 
 
 def context_text(context: Any, identity: Identity) -> str:

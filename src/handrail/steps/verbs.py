@@ -220,11 +220,6 @@ class Verb:
         return self.kind
 
 
-def is_agent(performer: object) -> bool:
-    """True for an agent, rather than a function or a command."""
-    return callable(getattr(performer, "run", None))
-
-
 class Leaf(Verb):
     """A verb that the engine performs, in this process or another one."""
 
