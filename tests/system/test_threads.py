@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from handrail import Executor, Steps, step, workflow
@@ -79,6 +80,22 @@ async def test_an_error_is_raised_where_the_call_is_awaited(error: BaseException
         await in_a_thread(call)
     assert raised.value is error
     assert await in_a_thread(lambda: "still here") == "still here"
+
+
+@workflow
+def many() -> Steps[None]:
+    """More plain functions, one after the other, than may run at once."""
+    for number in range(60):
+        yield from step(f"s{number}").call(name_of_thread)
+
+
+async def test_a_call_gives_its_place_back() -> None:
+    """As many run at once as anyio's limiter admits; an ended one is none of them."""
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    assert limiter.total_tokens < 60
+    with anyio.fail_after(60):
+        assert (await Executor().run(many)).success
+    assert limiter.borrowed_tokens == 0
 
 
 @workflow
