@@ -85,9 +85,14 @@ def loop_here() -> Loop | None:
 
 
 def running_loop() -> Loop:
-    """The event loop that this code runs in."""
+    """The event loop that this code runs in.
+
+    Raises:
+        RuntimeError: none runs in this thread.
+    """
     loop = loop_here()
-    assert loop is not None, "a coroutine runs in a loop"
+    if loop is None:
+        raise RuntimeError("no event loop runs in this thread")
     return loop
 
 
