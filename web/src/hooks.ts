@@ -111,20 +111,25 @@ export function useKeys(onKey: (event: KeyboardEvent) => void): void {
 
 /**
  * A function that moves the focus to what a selector finds beside `key`, as soon as that is shown: who is fast presses a key
- * before it is. `shown`: the key of what is shown now.
+ * before it is. Who has gone elsewhere meanwhile stays there. `shown`: the key of what is shown now.
  */
 export function useFocus<K>(shown: K): (key: K, selector: string) => void {
-  const wanted = useRef<{ readonly key: K; readonly selector: string } | null>(null);
+  const wanted = useRef<{ readonly key: K; readonly selector: string; readonly from: K } | null>(null);
   const move = () => {
-    if (wanted.current === null || wanted.current.key !== shown) return;
-    const element = document.querySelector<HTMLElement>(wanted.current.selector);
+    if (wanted.current === null) return;
+    const { key, selector, from } = wanted.current;
+    if (shown !== key) {
+      if (shown !== from) wanted.current = null;
+      return;
+    }
+    const element = document.querySelector<HTMLElement>(selector);
     if (element === null) return;
     wanted.current = null;
     element.focus();
   };
   useLayoutEffect(move);
   return (key, selector) => {
-    wanted.current = { key, selector };
+    wanted.current = { key, selector, from: shown };
     move();
   };
 }
