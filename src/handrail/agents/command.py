@@ -150,8 +150,8 @@ class CommandBackend:
     ``argv`` is a list of arguments, or one text for the shell. ``env`` is added to this process's
     environment. ``timeout`` limits one turn: seconds, or a ``timedelta``. Options of an agent or a
     step override these three. The program may be silent before its answer for any time, unless
-    ``start_timeout_s`` or ``idle_timeout_s`` limit that. One that has closed its stdout, prints
-    nothing on stderr either, and does not exit within five seconds is ended; its answer counts.
+    ``start_timeout_s`` or ``idle_timeout_s`` limit that. One that has closed its stdout has
+    answered: no timeout counts any more, and if it does not exit within five seconds it is ended.
 
     Each line of its stdout is reported as it arrives. Its stderr is output of the step, and the
     reason if the program fails. Each turn is a new process without a session; it is ended with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +28,7 @@ from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.typed.convert import DoesNotFit, fit
 from handrail.typed.extract import NoAnswer, ParsedAnswer, last_fitting
-from handrail.typed.jsonsafe import short_repr
+from handrail.typed.jsonsafe import json_safe, short_repr
 from handrail.typed.schema import Schema, describe_type, json_schema, plain
 from handrail.workspace.bounds import bounds_of
 
@@ -105,7 +106,8 @@ def read_answer(reply: AgentReply, output: Any) -> ParsedAnswer | NoAnswer:
     try:
         return ParsedAnswer(fit(reply.value, output), reply.text)
     except DoesNotFit as misfit:
-        return NoAnswer(str(misfit))
+        inside = last_fitting(json.dumps(json_safe(reply.value)), output)  # in a wrapper
+        return inside if isinstance(inside, ParsedAnswer) else NoAnswer(str(misfit))
 
 
 @attrs.frozen

@@ -151,8 +151,6 @@ INTERRUPT_S = 3.0
 """How long a program may take to exit by itself on SIGINT; those that tidy up need 1.6 s."""
 GRACE_S = 5.0
 """How long it and all processes that it started may then take on SIGTERM."""
-EXIT_S = 5.0
-"""How long a program that has closed its stdout may stay silent before it is stopped."""
 TAIL_BYTES = 64 << 10
 UNREAD_BYTES = LINE_BYTES
 """How much of what a program prints while it is being ended is kept for the caller."""
@@ -177,7 +175,6 @@ async def open_live(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
-    exit_s: float = EXIT_S,
     alone_s: float | None = None,
     boundary: Boundary | None = None,
 ) -> AsyncGenerator[LiveProcess, None]:
@@ -185,10 +182,9 @@ async def open_live(
 
     ``env`` is its whole environment (None: this process's), plus ``HANDRAIL_STEP=<marker>``; no two
     programs may run under one marker at the same time. ``stdin`` is its whole input; with None its
-    stdin stays open for ``send``. ``exit_s`` is how long it may stay silent after it has closed its
-    stdout. ``alone_s`` is how long it may take to exit when it is stopped, once no process that it
-    started is left. ``boundary`` is what it runs in. If its file is being updated at this moment,
-    the start is retried for up to two seconds.
+    stdin stays open for ``send``. ``alone_s`` is how long it may take to exit when it is stopped,
+    once no process that it started is left. ``boundary`` is what it runs in. If its file is being
+    updated at this moment, the start is retried for up to two seconds.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
@@ -206,7 +202,7 @@ async def open_live(
         )
         with started as pump:
             tree = ProcessTree(child, marker)
-            live = LiveProcess(child, tree, pump, unread, exit_s, alone_s=alone_s)
+            live = LiveProcess(child, tree, pump, unread, alone_s=alone_s)
             try:
                 yield live
             finally:
@@ -225,7 +221,6 @@ class LiveProcess:
         tree: ProcessTree,
         pump: Pump,
         unread: _Unread,
-        exit_s: float,
         *,
         alone_s: float | None = None,
     ) -> None:
@@ -233,13 +228,12 @@ class LiveProcess:
         self._tree = tree
         self._pump = pump
         self._unread = unread
-        self._exit_s = exit_s
         self._alone_s = alone_s
         self._moved_s = time.monotonic()
         self._exited_s = math.inf
         self._ended: Exited | None = None
-        self.outstayed = False
-        """It was stopped because it closed its stdout and did not exit."""
+        self.closed_s: float | None = None
+        """When it closed its stdout, by ``time.monotonic()``; None while that is open."""
 
     @property
     def pid(self) -> int:
@@ -271,8 +265,7 @@ class LiveProcess:
 
         Lines of one stream come in order; between the two streams there is no order. A line that
         has arrived is returned at once, whatever the time. Ending what an exited program left
-        behind may take some seconds more than ``timeout_s``. A program that has closed its stdout,
-        but neither exits nor prints within ``exit_s`` (five seconds), is stopped.
+        behind may take some seconds more than ``timeout_s``.
         """
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         waited = False
@@ -282,7 +275,6 @@ class LiveProcess:
                 return None
             limit = self._limit_s()
             if now >= limit:
-                self.outstayed = self._exited_s == math.inf
                 await let_leave(self._tree, self._pump)
                 await self.stop()
             else:
@@ -323,15 +315,17 @@ class LiveProcess:
             self._moved_s = time.monotonic()
         if self._pump.exited:
             self._exited_s = min(self._exited_s, time.monotonic())
+        if self.closed_s is None and not self._pump.is_open("stdout"):
+            self.closed_s = time.monotonic()
 
     def _limit_s(self) -> float:
-        """When to give up on more output or the exit, unless something happens before."""
-        if self._pump.exited:
-            if self._pump.silent:
-                return -math.inf
-            idle_s = max(self._moved_s, self._exited_s) + DRAIN_IDLE_S
-            return min(idle_s, self._exited_s + DRAIN_S)
-        return math.inf if self._pump.is_open("stdout") else self._moved_s + self._exit_s
+        """When to give up on more output of an exited program, unless something comes before."""
+        if not self._pump.exited:
+            return math.inf
+        if self._pump.silent:
+            return -math.inf
+        idle_s = max(self._moved_s, self._exited_s) + DRAIN_IDLE_S
+        return min(idle_s, self._exited_s + DRAIN_S)
 
 
 class _Unread:

@@ -453,7 +453,7 @@ class ClaudeTurn(EventReader):
         message = object_in(event, "message")
         blocks = objects_in(message, "content")
         said = [text_in(message, "content"), *[text_in(block, "text") for block in blocks]]
-        is_interruption = any([text.startswith(_INTERRUPTED) for text in said])
+        is_interruption = any(text.startswith(_INTERRUPTED) for text in said)
         if not is_interruption:
             self.end.went_on()
         details = object_in(event, "tool_use_result")

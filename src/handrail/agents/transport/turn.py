@@ -2,9 +2,10 @@
 
 A transport says what to send and what received lines mean. This module starts the program, moves
 the lines, enforces the timeouts, and ends the program, in every case with every process it started.
-A program that has declared its turn finished has little time to exit, because some never do; its
-answer counts. To end a turn early, this module first asks the program to, if its protocol has a
-message for that, so that the program can end its tools and save its session. Signals come later.
+A program that has declared its turn finished, or closed its stdout, has little time to exit: some
+never do, and their answer counts. To end a turn early, this module first asks the program to, if
+its protocol has a message for that, so that the program can end its tools and save its session.
+Signals come later.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.system.live import EXIT_S, Exited, Line, LiveProcess, open_live
+from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.spawn import CommandNotStarted
 
 START_S = 60.0
@@ -40,9 +41,9 @@ GRACE_S = 5.0
 class Patience:
     """How many seconds a program may take: to its first output (``start_s``), between outputs
     (``idle_s``; ``tool_s`` while a tool runs), for the turn (``total_s``), to exit after it
-    finished (``grace_s``) or closed its stdout (``exit_s``), to end its turn on request
-    (``interrupt_s``). A program known to have nothing left to do then also has ``alone_s`` to exit
-    after an interrupt, once no process that it started is left.
+    finished (``grace_s``), to end its turn on request (``interrupt_s``). A program known to have
+    nothing left to do then also has ``alone_s`` to exit after an interrupt, once no process that it
+    started is left.
     """
 
     start_s: float = START_S
@@ -50,16 +51,15 @@ class Patience:
     tool_s: float = TOOL_S
     total_s: float | None = None
     grace_s: float = GRACE_S
-    exit_s: float = EXIT_S
     interrupt_s: float = 0.0
     alone_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What was observed of a program: when it was started, last heard, and declared itself
-    finished, all on one clock; how many of its tools run; how many extra seconds of silence it
-    announced.
+    """What was observed of a program: when it was started, last heard, and finished (it said so,
+    or closed its stdout), all on one clock; how many of its tools run; how many extra seconds of
+    silence it announced.
     """
 
     started: float
@@ -299,6 +299,7 @@ class _ProgramTurn:
         self._started_s = time.monotonic()
         self._finished_s: float | None = None
         self._bound_s = 0.0
+        self._outstayed = False
         self._limits: dict[str, AgentLimit] = {}  # the last of each window
 
     async def run(
@@ -319,7 +320,6 @@ class _ProgramTurn:
             cwd=cwd,
             env=env,
             stdin=self._transport.stdin,
-            exit_s=self._patience.exit_s,
             alone_s=self._patience.alone_s,
             boundary=self._turn.boundary,
         ) as live:
@@ -365,13 +365,11 @@ class _ProgramTurn:
             if due.stop is not None and stopped is None:
                 stopped, self._bound_s = due.stop, due.bound_s
                 await self._break_off(live)
-            if not self._is_going(live):
-                is_ended = True
-                await live.stop()
-
-    def _is_going(self, live: LiveProcess) -> bool:
-        """True while a program that has ended its turn may still exit by itself."""
-        return self._finished_s is not None and time.monotonic() < self._deadline(live).at
+            due = self._deadline(live)
+            if due.stop is None and time.monotonic() < due.at:
+                continue  # it has ended its turn meanwhile, and may still exit by itself
+            is_ended, self._outstayed = True, due.stop is None
+            await live.stop()
 
     async def _break_off(self, live: LiveProcess) -> None:
         """Ask the program to end its turn itself, if its protocol can, and give it a moment."""
@@ -405,7 +403,7 @@ class _ProgramTurn:
             Signs(
                 started=self._started_s,
                 heard=live.heard_s,
-                finished=self._finished_s,
+                finished=live.closed_s if self._finished_s is None else self._finished_s,
                 open_tools=reader.open_tools,
                 extra_s=reader.extra_silence_s,
             ),
@@ -445,5 +443,5 @@ class _ProgramTurn:
             stderr=self._live.stderr_tail if self._live else "",
             now=now(),
             after_s=self._bound_s,
-            outstayed=self._live is not None and self._live.outstayed,
+            outstayed=self._outstayed,
         )
