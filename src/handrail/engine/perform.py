@@ -367,17 +367,16 @@ class _Attempt:
         if chosen is None and inherit_env is None:
             done = await run()
         else:
+            from handrail.sandbox.environment import inherited
             from handrail.sandbox.mounts import Scene
-            from handrail.workspace.sandboxed import surroundings_of
+            from handrail.workspace import sandboxed
 
-            async with surroundings_of(
-                chosen,
-                inherit_env,
-                Scene(Path(os.getcwd(), cwd or ""), hidden=performer.hidden),  # noqa: PTH109  # as it is
-                tree=tree,
-                tell=lambda what, by: performer.emit_notice(ev.SandboxDenied(path, what, by)),
-                marker=f"{marker}/git",
-            ) as (around, boundary):
+            around = inherited(sandboxed.inherit_rule(inherit_env, chosen, "all"))
+            folder, own = Path(os.getcwd(), cwd or ""), sandboxed.own_branch_of(tree)  # noqa: PTH109  # as it is
+            scene = Scene(folder, own=own, hidden=performer.hidden)
+            async with sandboxed.within_sandbox(
+                chosen, scene, path, performer.emit_notice, f"{marker}/git"
+            ) as boundary:
                 done = await run(around=around, boundary=boundary)
         return CommandResult(done.exit_code, done.stdout, done.stderr)
 

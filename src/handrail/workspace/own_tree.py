@@ -11,15 +11,9 @@ from handrail.errors import DefinitionError
 from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import LaunchClaims
-from handrail.workspace.git import Repository, head_of, repository_of
-from handrail.workspace.places import Places, places_of
-from handrail.workspace.worktree import (
-    Worktree,
-    find_worktree,
-    make_worktree,
-    remove_worktree,
-    worktree_gone,
-)
+from handrail.workspace.git import head_of, repository_of
+from handrail.workspace.places import places_of
+from handrail.workspace.worktree import Site, Worktree, worktree_gone
 
 Call = Callable[[Callable[..., Any], OwnTree], Awaitable[object]]
 
@@ -40,20 +34,15 @@ class OwnTrees:
         Raises:
             DefinitionError: there is no repository, or no such commit. CommandFailed: git failed.
         """
-        main = await repository_of(folder, self.marker)
-        if main is None:
+        site = await self._site(folder)
+        if site is None:
             raise DefinitionError(
                 f"step {self.owner!r}: .worktree() needs a git repository, and {folder} is in "
                 f"none. Make it one (git init)."
             )
-        places = self.places(main)
-        head = await head_of(main.git(self.marker)) or ""
-        here = await find_worktree(main, places, self.marker, head)
-        if here is not None:
-            await self._worktree(main, here, head).set_aside(as_patch=False)
-        await remove_worktree(main, places, self.marker)
-        here, commit = await make_worktree(main, places, self.marker, base)
-        return OwnTree(str(here.root), str(main.root), places.branch, commit)
+        earlier = await site.find(await head_of(site.main.git(self.marker)) or "")
+        made = await site.begin(earlier, base)
+        return OwnTree(str(made.here.root), str(site.main.root), site.places.branch, made.base)
 
     async def merge(
         self, tree: OwnTree, how: str | Callable[..., Any], claims: LaunchClaims, call: Call
@@ -72,31 +61,28 @@ class OwnTrees:
 
     async def remove(self, tree: OwnTree) -> None:
         """Remove the worktree and its branch; does not raise if git cannot."""
-        main = await repository_of(Path(tree.root), self.marker)
-        if main is not None:
-            await remove_worktree(main, self.places(main), self.marker)
+        if (site := await self._site(Path(tree.root))) is not None:
+            await site.remove()
 
     async def leave(self, tree: OwnTree) -> bool:
         """Remove the worktree if it has no changes and no new commits; True if it did."""
-        if not await (await self._found(tree)).is_untouched():
-            return False
-        await self.remove(tree)
-        return True
+        own = await self._found(tree)
+        is_untouched = await own.is_untouched()
+        if is_untouched:
+            await own.remove()
+        return is_untouched
 
-    def places(self, main: Repository) -> Places:
-        """The places of the worktree's step."""
-        return places_of(main.root, self.run_id, self.owner)
-
-    def _worktree(self, main: Repository, here: Repository, base: str) -> Worktree:
-        who = f"step {self.owner}"
-        return Worktree(main, here, self.places(main), self.marker, base, who, of_steps=True)
+    async def _site(self, folder: Path) -> Site | None:
+        main = await repository_of(folder, self.marker)
+        if main is None:
+            return None
+        places, who = places_of(main.root, self.run_id, self.owner), f"step {self.owner}"
+        return Site(main, places, self.marker, who, of_steps=True)
 
     async def _found(self, tree: OwnTree) -> Worktree:
-        main = await repository_of(Path(tree.root), self.marker)
-        here = None
-        if main is not None:
-            here = await find_worktree(main, self.places(main), self.marker, tree.base)
-        if here is None or main is None:
+        site = await self._site(Path(tree.root))
+        found = None if site is None else await site.find(tree.base)
+        if found is None:
             places = places_of(Path(tree.root), self.run_id, self.owner)
             raise worktree_gone(f"step {self.owner!r}", Path(tree.folder), places)
-        return self._worktree(main, here, tree.base)
+        return found

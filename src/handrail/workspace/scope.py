@@ -48,7 +48,6 @@ from handrail.workspace.folders import (
     restore_modes,
 )
 from handrail.workspace.git import (
-    Git,
     Listed,
     Repository,
     path_of,
@@ -428,8 +427,8 @@ class Scope:
             return
         git = self.repository.git(self.shadow.marker)
         known = {file.rpartition(" (")[0] for file in found.files}
-        changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after))
-        for change in changes:
+        states = State(await git.tree(head)), State(await git.tree(after))
+        for change in await self.shadow.changes(*states):
             if change.display_path not in known and not self.reach(change.path):
                 found.files.append(f"{change.display_path} (committed)")
 
@@ -445,9 +444,8 @@ class Scope:
                 f"HEAD (was on {before.branch or 'none'}, now on {branch or 'none'})"
             )
         elif before.head is not None:
-            words = ("merge-base", "--is-ancestor", before.head, after or "")
             git = self.repository.git(self.shadow.marker)
-            if after is None or (await git.run_unchecked(*words))[0]:
+            if after is None or not await git.is_within(before.head, after):
                 found.files.append("HEAD (lacks commits that it had)")
 
     @property
@@ -528,8 +526,8 @@ class Scope:
         git = self.repository.git(self.shadow.marker)
         listed = await git("rev-list", "--reverse", "--first-parent", f"{head}..{after}")
         for commit in listed.split():
-            changes = await self.shadow.changes(await _tree(git, head), await _tree(git, commit))
-            if not all(self.reach(change.path) for change in changes):
+            states = State(await git.tree(head)), State(await git.tree(commit))
+            if not all(self.reach(change.path) for change in await self.shadow.changes(*states)):
                 break
             head = commit
         return head
@@ -593,10 +591,3 @@ def _change_word(old: SavedFile | None, new: SavedFile | None) -> str:
     if old is None:
         return "added"
     return "deleted" if new is None else "changed"
-
-
-async def _tree(git: Git, commit: str | None) -> State:
-    """The files of a commit; an empty state without a commit."""
-    if commit is None:
-        return State((await git("hash-object", "-t", "tree", "/dev/null")).strip())
-    return State((await git("rev-parse", f"{commit}^{{tree}}")).strip())

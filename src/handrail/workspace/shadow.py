@@ -18,8 +18,9 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -332,6 +333,24 @@ class Shadow:
         if self.objects is not None:
             places["GIT_OBJECT_DIRECTORY"] = str(self.objects)
         return Git(self.root, self.marker, places)
+
+
+@contextmanager
+def shadow_for_a_time(
+    root: Path,
+    repository: Repository,
+    marker: str,
+    ignored: Sequence[Path] = (),
+    objects: Path | None = None,
+) -> Generator[Shadow]:
+    """A shadow of a folder, in a temporary folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="handrail-"))
+    try:
+        shadow = Shadow(folder / "git", root, marker, objects=objects)
+        shadow.make(repository, ignored)
+        yield shadow
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def skipped(root: Path, entries: Iterable[Listed]) -> list[tuple[str, Entry]]:

@@ -183,13 +183,11 @@ class Cassette:
     ) -> AgentReply:
         patch = b""
         change: dict[str, Json] = {"none": tree.why_not}
-        watched = tree.watched([self.folder])
-        if watched is None:
-            ended, notices = await _run_backend(turn, backend)
-        else:
-            with watched:
+        with tree.watched([self.folder]) as watched:
+            if watched is not None:
                 await watched.begin()
-                ended, notices = await _run_backend(turn, backend)
+            ended, notices = await _run_backend(turn, backend)
+            if watched is not None:
                 patch, change = await watched.change(texts.mask)
         if patch:
             change = {"patch": self._file(turn, number).with_suffix(".patch").name, **change}
