@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -29,7 +28,6 @@ from handrail.model.agent_options import (
     ContextMode,
     with_model,
 )
-from handrail.model.launch import Launch
 from handrail.model.policy import Backoff, Ladder, Limits
 from handrail.model.sandbox import Boundary, sandbox_in
 from handrail.model.shapes import WorkflowLike
@@ -40,13 +38,14 @@ from handrail.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from handrail import project
+    from handrail.agents import agent as launching
     from handrail.agents.cassette.cassette import Cassette
     from handrail.engine import shared_limits as sharing
     from handrail.ports.agent import AgentBackend
     from handrail.ports.claims import Claims
     from handrail.ports.sink import Sink
 else:
-    later(globals(), "project engine.shared_limits:sharing")
+    later(globals(), "project agents.agent:launching engine.shared_limits:sharing")
 
 
 class Executor(ServingEngine):
@@ -150,8 +149,8 @@ class Executor(ServingEngine):
                         context_mode=context_mode,
                     )
                 ),
-                check_agent=_check_agent,
-                folder_of_agent=_folder_of_agent,
+                check_agent=lambda *given: launching.check_launchable(*given),  # noqa: PLW0108  # loaded when called
+                folder_of_agent=lambda *given: launching.launch_folder(*given),  # noqa: PLW0108  # likewise
                 sandbox=boundary,
                 claims=claims,
             )
@@ -168,24 +167,6 @@ def _check_agents(
 
         check_backend(backend, "Executor(backend=)")
         check_options(backend, options, "Executor(agent_options=)")
-
-
-def _check_agent(
-    agent: Any, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
-) -> None:
-    """Raise the error that a launch of this agent would be refused with, if any."""
-    from handrail.agents.agent import check_launchable
-
-    check_launchable(agent, settings, defaults)
-
-
-def _folder_of_agent(
-    agent: Any, settings: AgentSettings, defaults: AgentSettings, launch: Launch
-) -> Path | None:
-    """The folder that a launch of an agent works in; None for an agent that ignores ``writes=``."""
-    from handrail.agents.agent import launch_folder
-
-    return launch_folder(agent, settings, defaults, launch)
 
 
 def agent_defaults(

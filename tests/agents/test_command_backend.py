@@ -252,7 +252,6 @@ async def test_a_program_that_has_answered_is_ended_after_its_grace(
             Lines(CommandParser(turn, "p", patience), b"", keep_ends=True),
             Program("p", install=None),
             env=None,
-            options=AgentOptions(),
             patience=patience,
         )
     assert reply.text == "42\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -191,16 +192,15 @@ class CommandBackend:
                 handrail ended it (``interrupted``); or, without a kind, it ended with another exit
                 code than 0, or printed more than is kept.
         """
-        options = turn.options.over(self.options)
-        patience = _patience(options)
+        turn = replace(turn, options=turn.options.over(self.options))
+        patience = _patience(turn.options)
         parser = CommandParser(turn, self.name, patience)
         return await run_turn(
             turn,
             self.argv,
             Lines(parser, turn.prompt.encode("utf-8", "replace"), keep_ends=True),
             Program(self.name, install=None),
-            env=child_environment(options, self.name),
-            options=options,
+            env=child_environment(turn.options, self.name),
             patience=patience,
         )
 

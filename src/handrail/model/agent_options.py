@@ -170,17 +170,7 @@ class AgentOptions:
 
     def over(self, outer: AgentOptions) -> AgentOptions:
         """These options; None is filled in from ``outer``, and the two ``env`` are merged."""
-        added = [name for name in outer.given if getattr(self, name) is None]
-        both = {**(outer.env or {}), **(self.env or {})}
-        is_merged = self.env is not None and self.env != both
-        if not added and not is_merged:
-            return self
-        made = object.__new__(AgentOptions)  # all its values have been checked
-        for name in OPTION_NAMES:
-            _set(made, name, getattr(outer if name in added else self, name))
-        if is_merged:
-            _set(made, "env", both)
-        return made
+        return nearest(self, outer)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -192,6 +182,26 @@ class AgentOptions:
         """``profile@model`` in its two parts; either may be missing."""
         profile, at, model = (self.model or "").rpartition("@")
         return (profile or None) if at else None, model or None
+
+
+def nearest(*levels: AgentOptions) -> AgentOptions:
+    """The options of several levels, the nearest first; their ``env`` are merged."""
+    levels = tuple([level for level in levels if level is not NO_OPTIONS])
+    if len(levels) < 2:
+        return levels[0] if levels else NO_OPTIONS
+    made, is_first = object.__new__(AgentOptions), True  # all its values have been checked
+    for name in OPTION_NAMES:
+        value = None
+        for level in levels:
+            if (value := getattr(level, name)) is not None:
+                is_first = is_first and level is levels[0]
+                break
+        _set(made, name, value)
+    env = {name: value for one in reversed(levels) for name, value in (one.env or {}).items()}
+    if made.env and made.env != env:
+        _set(made, "env", env)
+        is_first = False
+    return levels[0] if is_first else made
 
 
 def with_model(model: str | None, options: AgentOptions, whose: str) -> AgentOptions:

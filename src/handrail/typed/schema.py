@@ -57,6 +57,8 @@ def plain(type_: Any) -> Any:
 
     A missing or unresolved annotation is ``Any``, ``None`` is ``NoneType``.
     """
+    if type(type_) is type and type_ not in (object, inspect.Parameter.empty):
+        return type_  # most are such classes
     while True:
         inner = _unwrapped(type_)
         if inner is type_:

@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -17,7 +19,7 @@ import attrs
 
 from handrail.agents.transport.parser import TurnParser
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import Patience, Transport, run_turn
+from handrail.agents.transport.turn import GRACE_S, Patience, Transport, run_turn
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.dataclass import dataclass
@@ -80,11 +82,12 @@ async def probe_program(program: Program, executable: str, env: Mapping[str, str
     ``env`` is its whole environment.
     """
     where = shutil.which(executable, path=env.get("PATH"))
+    install = program.install or f"see the documentation of {program.name}"
     if where is None:
-        return Probe(found=False, advice=f"Install it: {program.install}")
+        return Probe(found=False, advice=f"Install it: {install}")
     version = await _version(where, env)
     if version is None:
-        advice = f"`{executable} --version` fails. Reinstall: {program.install}"
+        advice = f"`{executable} --version` fails. Reinstall: {install}"
         return Probe(found=True, where=where, advice=advice)
     known = program.logged_in(env)
     advice = f"Log in: {program.login}" if known is False else ""
@@ -104,9 +107,80 @@ async def _version(where: str, env: Mapping[str, str]) -> str | None:
     return None
 
 
+class AnyProgram(ABC):
+    """What backends that are programs have in common: one process a turn."""
+
+    __slots__ = ()
+    dropped: ClassVar[Sequence[str]] = ()
+    """Variables that the program must not inherit."""
+    variables: ClassVar[Mapping[str, str]] = {}
+    """Variables that the program needs."""
+    grace_s: ClassVar[float] = GRACE_S
+    """How long it may take to exit once it has finished."""
+    if TYPE_CHECKING:  # each has these in its own way
+
+        @property
+        def name(self) -> str: ...  # noqa: D102
+        @property
+        def executable(self) -> str: ...  # noqa: D102
+        @property
+        def options(self) -> AgentOptions: ...  # noqa: D102
+        @property
+        def program(self) -> Program: ...  # noqa: D102
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The program's answer, once it declared its turn completed.
+
+        Raises:
+            AgentError: it did not, or it failed; the error has the reason and its kind.
+        """
+        return await self._answer(replace(turn, options=turn.options.over(self.options)))
+
+    @abstractmethod
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
+        """The same, for a turn whose options are complete."""
+
+    def where(self, options: AgentOptions) -> str | None:
+        """The path of the program with these options' environment; None if it is not there."""
+        return where_is(self.executable, self._environment(options))
+
+    async def probe(self) -> Probe:
+        """Whether the program is installed, its version, and whether it has a login."""
+        env = self._environment(self.options)
+        return await probe_program(self.program, self.executable, env)
+
+    def _variables(self, options: AgentOptions) -> Mapping[str, str]:
+        """The variables that the program needs, with these options."""
+        del options
+        return self.variables
+
+    def _environment(self, options: AgentOptions) -> dict[str, str]:
+        add = self._variables(options)
+        return child_environment(options, self.name, drop=self.dropped, add=add)
+
+    async def _run(
+        self,
+        turn: AgentTurn,
+        argv: Sequence[str],
+        transport: Transport,
+        *,
+        patience: Patience | None = None,
+    ) -> AgentReply:
+        """The answer to a turn."""
+        return await run_turn(
+            turn,
+            argv,
+            transport,
+            self.program,
+            env=self._environment(turn.options),
+            grace_s=self.grace_s,
+            patience=patience,
+        )
+
+
 @attrs.frozen
-class ProgramBackend:
-    """A program that answers, one process a turn. Subclasses carry out the turn.
+class ProgramBackend(AnyProgram):
+    """A program with a protocol of its own. Subclasses carry out the turn.
 
     ``options`` apply unless an agent or a step overrides them.
     """
@@ -116,42 +190,6 @@ class ProgramBackend:
 
     name: ClassVar[str]
     program: ClassVar[Program]
-    dropped: ClassVar[Sequence[str]] = ()
-    """Variables that the program must not inherit."""
-    variables: ClassVar[Mapping[str, str]] = {}
-    """Variables that the program needs."""
-
-    def where(self, options: AgentOptions) -> str | None:
-        """The path of the program with these options' environment; None if it is not there."""
-        env = child_environment(options, self.name, drop=self.dropped, add=self.variables)
-        return where_is(self.executable, env)
-
-    async def probe(self) -> Probe:
-        """Whether the program is installed, its version, and whether it has a login."""
-        env = child_environment(self.options, self.name, drop=self.dropped, add=self.variables)
-        return await probe_program(self.program, self.executable, env)
-
-    async def _run(
-        self,
-        turn: AgentTurn,
-        argv: Sequence[str],
-        transport: Transport,
-        *,
-        variables: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
-    ) -> AgentReply:
-        """The answer to a turn; ``variables`` in place of the program's usual ones."""
-        options = turn.options.over(self.options)
-        add = self.variables if variables is None else variables
-        return await run_turn(
-            turn,
-            argv,
-            transport,
-            self.program,
-            env=child_environment(options, self.name, drop=self.dropped, add=add),
-            options=options,
-            patience=patience,
-        )
 
 
 WriteFile: TypeAlias = Callable[[str, str], str]

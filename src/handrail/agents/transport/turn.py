@@ -240,13 +240,12 @@ async def run_turn(
     program: Program,
     *,
     env: Mapping[str, str] | None,
-    options: AgentOptions,
     grace_s: float = GRACE_S,
     patience: Patience | None = None,
 ) -> AgentReply:
     """The answer to one turn, after the program and every process it started have ended.
 
-    ``env`` is its whole environment (None: this process's). Of ``options`` only the working folder
+    ``env`` is its whole environment (None: this process's). Of the options only the working folder
     and the timeouts are used; with ``patience`` only the folder. A program that has finished and
     does not exit within ``grace_s`` seconds gets signals. Emits all lines received and sent, and
     last ``AgentFinished``, also on failure and cancellation.
@@ -254,12 +253,14 @@ async def run_turn(
     Raises:
         AgentError: there is no answer, or the program cannot be started.
     """
-    patience = patience or patience_of(options, grace_s=grace_s, interrupt_s=transport.interrupt_s)
-    program_turn = _ProgramTurn(turn, transport, patience)
+    if patience is None:
+        interrupt_s = transport.interrupt_s
+        patience = patience_of(turn.options, grace_s=grace_s, interrupt_s=interrupt_s)
+    program_turn, cwd = _ProgramTurn(turn, transport, patience), turn.options.cwd
     try:
-        reply = await program_turn.run(argv, env=env, cwd=options.cwd)
+        reply = await program_turn.run(argv, env=env, cwd=cwd)
     except (CommandNotFound, CommandNotStarted) as error:
-        refused = start_error(turn.agent, error, options.cwd, program)
+        refused = start_error(turn.agent, error, cwd, program)
         # A program that was there before may be updating itself.
         now = (turn.now or time.time)()
         if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now):
