@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -114,7 +114,7 @@ class Executor(ServingEngine):
     ) -> None:
         check_arguments(locals())  # before any other name is set
         given = dict(stages or {})
-        _check_agents(backend, model, agent_options)
+        _checked_options(backend, model, agent_options)
         secrets = secrets if secrets is not None else Secrets()
         boundary = cache(
             lambda: sandbox_in(project.project_table()) if sandbox is None else sandbox
@@ -144,7 +144,9 @@ class Executor(ServingEngine):
                 agent_defaults=cache(
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options, boundary()),
-                        replace_backend=None if cassette is None else cassette.wrapper(secrets),
+                        replace_backend=None
+                        if cassette is None
+                        else partial(cassette.wrap, secrets=secrets),
                         ladder=ladder or ladder_of({}),
                         context_mode=context_mode,
                     )
@@ -157,16 +159,21 @@ class Executor(ServingEngine):
         )
 
 
-def _check_agents(
-    backend: AgentBackend | str | None, model: str | None, options: AgentOptions
-) -> None:
-    """Raise what is wrong with the backend, model or options of an executor, if anything is."""
+def _checked_options(
+    backend: AgentBackend | str | None,
+    model: str | None,
+    options: AgentOptions,
+    whose: str = "Executor(backend=)",
+    whose_options: str = "Executor(agent_options=)",
+) -> AgentOptions:
+    """The options of an executor, with its model; raises what is wrong with them or its backend."""
     options = with_model(model, options, "Executor")
     if backend is not None:
         from handrail.agents.routes import check_backend, check_options
 
-        check_backend(backend, "Executor(backend=)")
-        check_options(backend, options, "Executor(agent_options=)")
+        check_backend(backend, whose)
+        check_options(backend, options, whose_options)
+    return options
 
 
 def agent_defaults(
@@ -189,12 +196,7 @@ def agent_defaults(
                 backend, whose = said_backend, where
             if asks_for_model and model is None and _is_for(said_backend, backend):
                 model = said_model
-    options = with_model(model, options, "Executor")
-    if backend is not None:
-        from handrail.agents.routes import check_backend, check_options
-
-        check_backend(backend, whose)
-        check_options(backend, options, whose)
+    options = _checked_options(backend, model, options, whose, whose)
     return AgentSettings(backend, options.over(AgentOptions(sandbox=sandbox)))
 
 

@@ -187,28 +187,15 @@ class Agent(Generic[T_co]):
 
     @overload
     def __init__(
-        self: Agent[str],
-        name: str,
-        prompt: Prompt,
-        **settings: Unpack[_Settings],
+        self: Agent[str], name: str, prompt: Prompt, **settings: Unpack[_Settings]
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        name: str,
-        prompt: Prompt,
-        *,
-        output: type[T_co],
-        **settings: Unpack[_Settings],
+        self, name: str, prompt: Prompt, *, output: type[T_co], **settings: Unpack[_Settings]
     ) -> None: ...
     @overload
     def __init__(
-        self: Agent[Any],
-        name: str,
-        prompt: Prompt,
-        *,
-        output: Any,
-        **settings: Unpack[_Settings],
+        self: Agent[Any], name: str, prompt: Prompt, *, output: Any, **settings: Unpack[_Settings]
     ) -> None: ...
     def __init__(
         self,

@@ -17,7 +17,7 @@ from handrail.agents.transport.parser import Ending, Stop, describe_exit
 from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn import Patience, run_turn
 from handrail.errors import AgentErrorKind
-from handrail.model.agent_options import AgentOptions
+from handrail.model.agent_options import AgentOptions, names_only
 from handrail.model.events import AgentMessage, Notice
 from handrail.model.launch import AgentError
 from handrail.model.policy import positive_seconds
@@ -136,10 +136,6 @@ def _check_env(_: Any, __: attrs.Attribute[Any], env: Mapping[str, str] | None) 
     check_environment(env or {})
 
 
-def _names_only(env: Mapping[str, str] | None) -> str:
-    return repr(None if env is None else sorted(env))  # the values may be secrets
-
-
 def _timeout_s(timeout: float | timedelta | None) -> float | None:
     return None if timeout is None else positive_seconds(timeout, "timeout of a CommandBackend")
 
@@ -165,7 +161,7 @@ class CommandBackend:
     argv: str | tuple[str, ...] = attrs.field(converter=_argv, validator=_check_argv)
     cwd: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True)
     env: Mapping[str, str] | None = attrs.field(
-        default=None, kw_only=True, validator=_check_env, repr=_names_only
+        default=None, kw_only=True, validator=_check_env, repr=names_only
     )
     timeout: float | None = attrs.field(default=None, kw_only=True, converter=_timeout_s)
 

@@ -77,15 +77,7 @@ class Digest:
 
 
 _AT_WORK = frozenset(
-    {
-        "invalid_output",
-        "max_turns",
-        "output_limit",
-        "refusal",
-        "timeout",
-        "interrupted",
-        "crashed",
-    }
+    {"invalid_output", "max_turns", "output_limit", "refusal", "timeout", "interrupted", "crashed"}
 )
 """Kinds of failures after which a model has used tokens, even if the error reports no usage."""
 

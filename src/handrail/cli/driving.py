@@ -42,7 +42,6 @@ from handrail.model.policy import NO_LIMITS, Budget, Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
-from handrail.secrets.values import Secrets
 from handrail.sinks.artifacts import ArtifactsSink
 from handrail.system.run import kill_marked
 
@@ -303,7 +302,7 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
                 found, backend=typed.backend, options=typed.options.over(found.options)
             )
         if options.cassette is not None:
-            found = attrs.evolve(found, replace_backend=options.cassette.wrapper(Secrets()))
+            found = attrs.evolve(found, replace_backend=options.cassette.wrap)
         return found
 
     return cache(settings)

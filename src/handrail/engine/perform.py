@@ -57,12 +57,7 @@ ClaimsOf: TypeAlias = "Callable[[str], LaunchClaims]"
 """Gives the claims for a launch of the agent at a path."""
 FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
 """The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
-_SIGNS_OF_LIFE = (
-    ev.AgentMessage,
-    ev.AgentReasoning,
-    ev.AgentToolStarted,
-    ev.AgentUsage,
-)
+_SIGNS_OF_LIFE = (ev.AgentMessage, ev.AgentReasoning, ev.AgentToolStarted, ev.AgentUsage)
 """Notices that show that an agent has read its prompt."""
 
 
@@ -271,7 +266,7 @@ class _Attempt:
             from handrail.sandbox.mounts import Scene
             from handrail.workspace import sandboxed
 
-            around = inherited(sandboxed.inherit_rule(inherit_env, chosen, "all"))
+            around = inherited(inherit_env, chosen, "all")
             folder, own = Path(os.getcwd(), cwd or ""), sandboxed.own_branch_of(tree)  # noqa: PTH109  # as it is
             scene = Scene(folder, own=own, hidden=performer.hidden)
             async with sandboxed.within_sandbox(
@@ -381,7 +376,7 @@ class _Attempt:
     async def worktree(
         self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None
     ) -> OwnTree | bool | None:
-        from handrail.workspace.own_tree import OwnTrees
+        from handrail.workspace.worktree import OwnTrees
 
         performer, command = self._performer, self._command
         trees = OwnTrees(performer.contexts.run_id, owner, f"{performer.marker(command)}/git")

@@ -64,7 +64,8 @@ def _mapping_of(value: object, what: str) -> None:
         raise DefinitionError(f"{what} must be a mapping, got {type(value).__name__}")
 
 
-def _names_only(env: Mapping[str, str] | None) -> str:
+def names_only(env: Mapping[str, str] | None) -> str:
+    """Variables for people: their names."""
     return repr(None if env is None else sorted(env))  # the values may be secrets
 
 
@@ -146,7 +147,7 @@ class AgentOptions:
     cwd: str | None = attrs.field(default=None, converter=_folder, validator=_TEXT)
     add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
     env: Mapping[str, str] | None = attrs.field(
-        default=None, converter=_dict, validator=_MAPPING, repr=_names_only
+        default=None, converter=_dict, validator=_MAPPING, repr=names_only
     )
     inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
     sandbox: Boundary = attrs.field(default=None, validator=checked(boundary_of, _CLASS))

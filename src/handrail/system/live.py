@@ -36,7 +36,7 @@ from handrail.system.ending import (
 from handrail.system.marker import marked_environment
 from handrail.system.pump import Pump, Stream
 from handrail.system.run import Tail
-from handrail.system.spawn import Boundary, checked, open_selector
+from handrail.system.spawn import Boundary, Command, checked, open_selector
 
 LINE_BYTES = 64 << 20
 """The longest line that is kept whole; agents print whole files and screenshots as one line."""
@@ -112,29 +112,16 @@ class LineFramer:
 # is open for writing ("text file busy"), missing, not yet executable, or empty. A missing file is
 # an error after half a second; a file that is open for writing gets more time.
 
-_PATIENCE_S = {
-    errno.ETXTBSY: 2.0,
-    errno.ENOENT: 0.5,
-    errno.EACCES: 0.5,
-    errno.ENOEXEC: 0.5,
-}
+_PATIENCE_S = {errno.ETXTBSY: 2.0, errno.ENOENT: 0.5, errno.EACCES: 0.5, errno.ENOEXEC: 0.5}
 _RETRY_S = 0.05
 
 
-async def spawn_patiently(
-    argv: Sequence[str] | str,
-    *,
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str],
-    has_stdin: bool,
-    boundary: Boundary | None = None,
-) -> subprocess.Popen[bytes]:
+async def spawn_patiently(command: Command) -> subprocess.Popen[bytes]:
     """A running child as ``spawn`` returns it; retries while the program's file is being replaced.
 
     Raises:
-        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+        CommandNotFound, CommandNotStarted: see ``Command.spawn``.
     """
-    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin, boundary=boundary)
     asked_s = time.monotonic()
     while True:
         try:
@@ -187,15 +174,16 @@ async def open_live(
     updated at this moment, the start is retried for up to two seconds.
 
     Raises:
-        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn.Command``.
     """
     around = os.environ if env is None else env
     environment = {**around, **marked_environment(marker, os.environ)}
     unread = _Unread()
     await checkpoint_if_cancelled()
     with open_selector(argv) as selector:
+        has_stdin = stdin != b""
         child = await spawn_patiently(
-            argv, cwd=cwd, env=environment, has_stdin=stdin != b"", boundary=boundary
+            checked(argv, cwd=cwd, env=environment, has_stdin=has_stdin, boundary=boundary)
         )
         started = start_pump(
             child, stdin or b"", unread.feed, selector, more=stdin is None, boundary=boundary
@@ -298,11 +286,7 @@ class LiveProcess:
         if self._ended is None:
             try:
                 await end(
-                    self._tree,
-                    self._pump,
-                    grace_s,
-                    interrupt_s=interrupt_s,
-                    alone_s=self._alone_s,
+                    self._tree, self._pump, grace_s, interrupt_s=interrupt_s, alone_s=self._alone_s
                 )
             finally:
                 self._pump.drain()

@@ -80,7 +80,7 @@ async def within_bounds(
             folder = folder_of(options, backend).absolute()
             read = tuple(folder / further for further in options.add_dirs or ())
             scene = Scene(folder, needs_of(backend.name), writes, own, request.hidden, read)
-            around = within_sandbox(sandbox, scene, turn.path, request.emit, _marker(request))
+            around = within_sandbox(sandbox, scene, turn.path, request.emit, f"{turn.marker}/git")
             boundary = await stack.enter_async_context(around)
         yield replace(turn, options=options, boundary=boundary)
 
@@ -91,10 +91,6 @@ def _moved(options: AgentOptions, tree: OwnTree, backend: AgentBackend) -> Agent
     Path(cwd).mkdir(parents=True, exist_ok=True)
     more = options.add_dirs and tuple(map(tree.inside, options.add_dirs))
     return attrs.evolve(options, cwd=cwd, add_dirs=more)
-
-
-def _marker(request: AgentRequest) -> str:
-    return f"{request.run_id}/{request.path}/git"
 
 
 # -- before and after ------------------------------------------------------------------------------
@@ -108,7 +104,7 @@ async def _confined(
 
     A launch in the main working tree claims the files of ``writes=`` until it has been checked.
     """
-    settings, marker = request.settings, _marker(request)
+    settings, marker = request.settings, f"{turn.marker}/git"
     folder = folder_of(turn.options, backend)
     repository = await repository_of(folder, marker)
     asked = "worktree=True" if settings.worktree else "writes="

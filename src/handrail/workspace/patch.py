@@ -8,6 +8,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+
 from handrail.errors import CommandFailed, CommandNotFound
 from handrail.model.dataclass import dataclass
 from handrail.secrets.masking import Mask
@@ -63,17 +65,14 @@ class WorkingTree:
 
 async def working_tree(folder: Path, marker: str) -> WorkingTree:
     """The working tree that a folder is in."""
+    repository, why = None, "not a git repository"
     try:
         repository = await repository_of(folder, marker)
     except CommandNotFound as error:
-        return _without_git(folder, marker, str(error))
+        why = str(error)
     if repository is None:
-        return _without_git(folder, marker, "not a git repository")
+        return WorkingTree(Path(await anyio.Path(folder).resolve()), None, marker, why)
     return WorkingTree(repository.root, repository, marker)
-
-
-def _without_git(folder: Path, marker: str, why: str) -> WorkingTree:
-    return WorkingTree(folder.resolve(), None, marker, why)
 
 
 def _bytes(file: Path) -> bytes:

@@ -17,13 +17,12 @@ import stat
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
 
 import anyio
 
 from handrail.errors import CommandFailed
 from handrail.model.events import DenialSource, Notice, SandboxDenied
-from handrail.model.sandbox import InheritEnv, Sandbox, SandboxUnavailable
+from handrail.model.sandbox import Sandbox, SandboxUnavailable
 from handrail.model.shapes import OwnTree
 from handrail.sandbox.bubblewrap import Confinement
 from handrail.sandbox.mounts import OBJECTS, Scene
@@ -34,18 +33,6 @@ from handrail.workspace.places import state_home
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _BOUND_S = 600
 """How long git may take to take in what a launch wrote."""
-
-
-def inherit_rule(inherit_env: Any, sandbox: Sandbox | None, without: InheritEnv) -> InheritEnv:
-    """Which variables a program inherits: as its step says, else its sandbox; ``without`` one this.
-
-    In a sandbox that does not say it, those that are no secrets.
-    """
-    if inherit_env is not None:
-        return cast("InheritEnv", inherit_env)
-    if sandbox is None:
-        return without
-    return "safe" if sandbox.env is None else sandbox.env
 
 
 @asynccontextmanager
@@ -168,15 +155,12 @@ async def take_in(own: OwnBranch, marker: str) -> None:
     if not _SHA.fullmatch(head):  # on its branch, whatever the launch has said it is on
         (checkout.own / "HEAD").write_text(f"ref: refs/heads/{own.branch}\n")
     wanted = [name for name in (tip, head) if _SHA.fullmatch(name)]
-    if any((quarantine / "objects").glob("[0-9a-f][0-9a-f]/*")) or _has_packs(quarantine):
+    objects = quarantine / "objects"
+    if any((*objects.glob("[0-9a-f][0-9a-f]/*"), *objects.glob("pack/*.pack"))):
         await _take_objects(own, wanted, marker)
     if tip:
         await _git(checkout, marker)("update-ref", f"refs/heads/{own.branch}", tip)
     await anyio.to_thread.run_sync(shutil.rmtree, quarantine)
-
-
-def _has_packs(quarantine: Path) -> bool:
-    return any((quarantine / "objects/pack").glob("*.pack"))
 
 
 async def _take_objects(own: OwnBranch, wanted: list[str], marker: str) -> None:

@@ -23,22 +23,32 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from handrail.errors import CommandFailed, DefinitionError
 from handrail.model.dataclass import dataclass
+from handrail.model.shapes import OwnTree
 from handrail.ports.claims import Claim, LaunchClaims, Resource
 from handrail.sandbox.repository import OwnBranch
 from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
-from handrail.workspace.git import Repository, head_of, index_entries, known_to_git, printable
+from handrail.workspace.git import (
+    Repository,
+    head_of,
+    index_entries,
+    known_to_git,
+    printable,
+    repository_of,
+)
 from handrail.workspace.landing import Landing, Refused
 from handrail.workspace.nested import Nested, blocked, move, nested_in
-from handrail.workspace.places import Places, prune
+from handrail.workspace.places import Places, places_of, prune
 from handrail.workspace.sandboxed import forget_quarantine, own_branch, take_in
 from handrail.workspace.shadow import Entry, Shadow, State, shadow_for_a_time, skipped
 from handrail.workspace.tree_lock import list_locked, tree_locked
@@ -455,6 +465,81 @@ class Worktree(Site):
     async def _check_claim(self, claims: LaunchClaims, claim: Claim) -> None:
         if (gone := await find_lost_claim(claims.claims, claim)) is not None:
             raise gone
+
+
+# -- the worktree of a body of steps: each of its git operations is a step, repeatable -------------
+
+OfTree = Callable[[Callable[..., Any], OwnTree], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTrees:
+    """git's work for one step's worktree; ``owner`` is the step's path, with its attempt."""
+
+    run_id: str
+    owner: str
+    marker: str
+
+    async def make(self, folder: Path, base: str | None) -> OwnTree:
+        """A new worktree of the repository that a folder is in.
+
+        Commits the work in an earlier worktree of this step, and keeps it on a branch.
+
+        Raises:
+            DefinitionError: there is no repository, or no such commit. CommandFailed: git failed.
+        """
+        site = await self._site(folder)
+        if site is None:
+            raise DefinitionError(
+                f"step {self.owner!r}: .worktree() needs a git repository, and {folder} is in "
+                f"none. Make it one (git init)."
+            )
+        earlier = await site.find(await head_of(site.main.git(self.marker)) or "")
+        made = await site.begin(earlier, base)
+        return OwnTree(str(made.here.root), str(site.main.root), site.places.branch, made.base)
+
+    async def merge(
+        self, tree: OwnTree, how: str | Callable[..., Any], claims: LaunchClaims, call: OfTree
+    ) -> None:
+        """Merge the worktree's commits into the main working tree, once its files are free.
+
+        ``how``: "ff" puts them on top of HEAD, "merge" adds a merge commit; ``call`` runs a user's
+        function.
+
+        Raises:
+            WorktreeConflict: they conflict; nothing was changed, and the worktree is kept.
+            ClaimLost: others took the claim of the files and HEAD; likewise.
+        """
+        own = await self._found(tree)
+        await own.merge(how if isinstance(how, str) else partial(call, how, tree), claims)
+
+    async def remove(self, tree: OwnTree) -> None:
+        """Remove the worktree and its branch; does not raise if git cannot."""
+        if (site := await self._site(Path(tree.root))) is not None:
+            await site.remove()
+
+    async def leave(self, tree: OwnTree) -> bool:
+        """Remove the worktree if it has no changes and no new commits; True if it did."""
+        own = await self._found(tree)
+        is_untouched = await own.is_untouched()
+        if is_untouched:
+            await own.remove()
+        return is_untouched
+
+    async def _site(self, folder: Path) -> Site | None:
+        main = await repository_of(folder, self.marker)
+        if main is None:
+            return None
+        places, who = places_of(main.root, self.run_id, self.owner), f"step {self.owner}"
+        return Site(main, places, self.marker, who, of_steps=True)
+
+    async def _found(self, tree: OwnTree) -> Worktree:
+        site = await self._site(Path(tree.root))
+        found = None if site is None else await site.find(tree.base)
+        if found is None:
+            places = places_of(Path(tree.root), self.run_id, self.owner)
+            raise worktree_gone(f"step {self.owner!r}", Path(tree.folder), places)
+        return found
 
 
 def worktree_gone(who: str, folder: Path, places: Places) -> DefinitionError:

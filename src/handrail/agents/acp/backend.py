@@ -18,7 +18,7 @@ from handrail.agents.transport.programs import (
 )
 from handrail.agents.transport.rpc import Messages, own_version
 from handrail.errors import DefinitionError
-from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions, names_only
 from handrail.model.sandbox import LAUNCH_OPTIONS
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
@@ -44,10 +44,6 @@ def _argv(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def _names_only(env: Mapping[str, str]) -> str:
-    return repr(sorted(env))  # the values may be secrets
-
-
 @attrs.frozen
 class AcpBackend(AnyProgram):
     """A program that speaks ACP on its stdin and stdout, one process a turn.
@@ -65,7 +61,7 @@ class AcpBackend(AnyProgram):
     options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
     model_flag: str | None = attrs.field(default=None, kw_only=True)
     can_do: Capabilities = attrs.field(default=ACP, kw_only=True)
-    env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=_names_only)
+    env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=names_only)
     install: str = attrs.field(default="", kw_only=True)
     login: str = attrs.field(default="", kw_only=True)
     logged_in: LoggedIn = attrs.field(default=lambda _: None, kw_only=True, repr=False)

@@ -21,12 +21,7 @@ from handrail.agents.transport.turn_state import TurnState
 from handrail.errors import AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
-from handrail.model.events import (
-    AgentMessage,
-    AgentReasoning,
-    AgentToolCompleted,
-    AgentToolStarted,
-)
+from handrail.model.events import AgentMessage, AgentReasoning, AgentToolCompleted, AgentToolStarted
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn

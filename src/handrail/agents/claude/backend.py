@@ -12,13 +12,7 @@ from typing import Any, ClassVar
 import attrs
 
 from handrail.agents.claude.protocol import ClaudeTurn
-from handrail.agents.transport.cli import (
-    Lines,
-    ProgramBackend,
-    WriteFile,
-    non_blank,
-    private_files,
-)
+from handrail.agents.transport.cli import Lines, ProgramBackend, WriteFile, non_blank, private_files
 from handrail.agents.transport.programs import CLAUDE
 from handrail.agents.transport.turn import patience_of
 from handrail.errors import DefinitionError

@@ -48,13 +48,7 @@ from handrail.agents.transport.programs import CLAUDE
 from handrail.agents.transport.turn_state import EventReader, TurnState
 from handrail.errors import AgentErrorKind
 from handrail.model.dataclass import dataclass
-from handrail.model.events import (
-    AgentCompaction,
-    AgentMessage,
-    AgentReasoning,
-    AgentRetry,
-    Notice,
-)
+from handrail.model.events import AgentCompaction, AgentMessage, AgentReasoning, AgentRetry, Notice
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn

@@ -30,7 +30,6 @@ from handrail.sandbox.environment import inherited
 from handrail.sandbox.programs import needs_of
 from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
-from handrail.workspace.sandboxed import inherit_rule
 
 
 def non_blank(prompt: str) -> bytes:
@@ -39,30 +38,22 @@ def non_blank(prompt: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Transport):
     """The transport of a program that reads its prompt on stdin and then only prints lines.
 
-    With ``keep_ends`` the parser gets each line of stdout with its line ending.
+    Nothing else is ever sent to it, and only signals end it early. With ``keep_ends`` the parser
+    gets each line of stdout with its line ending.
     """
 
     reader: TurnParser
     stdin: bytes
     keep_ends: bool = False
-    interrupt_s: float = 0.0
-
-    def start(self) -> Sequence[bytes]:
-        """Nothing: the prompt is on stdin."""
-        return ()
 
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
         """The notices of a line; never lines to send."""
         if line.stream == "stderr":
             return self.reader.feed_stderr(line.data), ()
         return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
-
-    def interrupt(self) -> Sequence[bytes]:
-        """Nothing: only signals end such a program early."""
-        return ()
 
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
@@ -228,10 +219,8 @@ def child_environment(
     ``add``, which a backend needs for it, overrides it; the options' variables override both.
     """
     left_out = frozenset(drop)
-    around = inherited(
-        inherit_rule(options.inherit_env, chosen_sandbox(options.sandbox), "safe"),
-        needs_of(program),
-    )
+    sandbox = chosen_sandbox(options.sandbox)
+    around = inherited(options.inherit_env, sandbox, "safe", needs_of(program))
     kept = {name: value for name, value in around.items() if name not in left_out}
     return {**kept, **(add or {}), **(options.env or {})}
 

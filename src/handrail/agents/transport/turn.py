@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import anyio
 
@@ -202,35 +203,29 @@ def _may_come_back(program: _Program, now: float) -> bool:
     return since is None or now - since < _UPDATE_S
 
 
-class Transport(Protocol):
-    """The lines between a program and the reader of its turn. It never waits."""
+class Transport(ABC):
+    """The lines between a program and the reader of its turn. It never waits.
 
-    @property
-    def reader(self) -> TurnReader:
-        """The reader that follows the turn and concludes it."""
-        ...
+    ``reader`` follows the turn and concludes it. ``stdin`` is the program's whole input; None for a
+    dialogue. ``interrupt_s`` is how long the program may take to end its turn on request.
+    """
 
-    @property
-    def stdin(self) -> bytes | None:
-        """The program's whole input; None for a dialogue."""
-        ...
-
-    @property
-    def interrupt_s(self) -> float:
-        """How long the program may take to end its turn on request."""
-        ...
+    __slots__ = ()
+    reader: TurnReader
+    stdin: bytes | None
+    interrupt_s: ClassVar[float] = 0.0
 
     def start(self) -> Iterable[bytes]:
         """The lines to send first."""
-        ...
+        return ()
 
+    @abstractmethod
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
         """The notices of a line, and the lines to send in reply."""
-        ...
 
     def interrupt(self) -> Sequence[bytes]:
         """The lines that end the turn early; none if there is nothing to send now."""
-        ...
+        return ()
 
 
 async def run_turn(
