@@ -171,7 +171,7 @@ class AgentOptions:
 
     def over(self, outer: AgentOptions) -> AgentOptions:
         """These options; None is filled in from ``outer``, and the two ``env`` are merged."""
-        return nearest(self, outer)
+        return self if outer is NO_OPTIONS else nearest(self, outer)
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def inherited(
     """
     rule: Any = inherit_env
     if rule is None:
-        rule = without if sandbox is None else sandbox.env or "safe"
+        rule = without if sandbox is None else "safe" if sandbox.env is None else sandbox.env
     if rule == "all":
         return dict(os.environ)
     names = None if rule == "safe" else frozenset(rule)

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,31 +59,6 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
 _ANSWER_S = 20.0
 
 
-def where_is(executable: str, env: Mapping[str, str]) -> str | None:
-    """The path of a program in this environment; None if it is not there."""
-    if os.sep in executable and not Path(executable).is_absolute():
-        return executable  # from the folder of the launch
-    return shutil.which(executable, path=env.get("PATH"))
-
-
-async def probe_program(program: Program, executable: str, env: Mapping[str, str]) -> Probe:
-    """Whether a program is installed, its version, and whether it has a login.
-
-    ``env`` is its whole environment.
-    """
-    where = shutil.which(executable, path=env.get("PATH"))
-    install = program.install or f"see the documentation of {program.name}"
-    if where is None:
-        return Probe(found=False, advice=f"Install it: {install}")
-    version = await _version(where, env)
-    if version is None:
-        advice = f"`{executable} --version` fails. Reinstall: {install}"
-        return Probe(found=True, where=where, advice=advice)
-    known = program.logged_in(env)
-    advice = f"Log in: {program.login}" if known is False else ""
-    return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
-
-
 async def _version(where: str, env: Mapping[str, str]) -> str | None:
     with anyio.move_on_after(_ANSWER_S):
         try:
@@ -98,7 +72,7 @@ async def _version(where: str, env: Mapping[str, str]) -> str | None:
     return None
 
 
-class AnyProgram(ABC):
+class AnyProgram:
     """What backends that are programs have in common: one process a turn."""
 
     __slots__ = ()
@@ -127,18 +101,30 @@ class AnyProgram(ABC):
         """
         return await self._answer(replace(turn, options=turn.options.over(self.options)))
 
-    @abstractmethod
     async def _answer(self, turn: AgentTurn) -> AgentReply:
         """The same, for a turn whose options are complete."""
+        raise NotImplementedError
 
     def where(self, options: AgentOptions) -> str | None:
         """The path of the program with these options' environment; None if it is not there."""
-        return where_is(self.executable, self._environment(options))
+        if os.sep in self.executable and not Path(self.executable).is_absolute():
+            return self.executable  # from the folder of the launch
+        return shutil.which(self.executable, path=self._environment(options).get("PATH"))
 
     async def probe(self) -> Probe:
         """Whether the program is installed, its version, and whether it has a login."""
-        env = self._environment(self.options)
-        return await probe_program(self.program, self.executable, env)
+        env, program = self._environment(self.options), self.program
+        install = program.install or f"see the documentation of {program.name}"
+        where = shutil.which(self.executable, path=env.get("PATH"))
+        if where is None:
+            return Probe(found=False, advice=f"Install it: {install}")
+        version = await _version(where, env)
+        if version is None:
+            advice = f"`{self.executable} --version` fails. Reinstall: {install}"
+            return Probe(found=True, where=where, advice=advice)
+        known = program.logged_in(env)
+        advice = f"Log in: {program.login}" if known is False else ""
+        return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
 
     def _variables(self, options: AgentOptions) -> Mapping[str, str]:
         """The variables that the program needs, with these options."""
