@@ -151,12 +151,20 @@ class Executor(ServingEngine):
                         context_mode=context_mode,
                     )
                 ),
-                check_agent=lambda *given: launching.check_launchable(*given),  # noqa: PLW0108  # loaded when called
-                folder_of_agent=lambda *given: launching.launch_folder(*given),  # noqa: PLW0108  # likewise
+                check_agent=_check_agent,
+                folder_of_agent=_folder_of_agent,
                 sandbox=boundary,
                 claims=claims,
             )
         )
+
+
+def _check_agent(*given: Any) -> None:
+    launching.check_launchable(*given)  # loaded when the first agent is checked
+
+
+def _folder_of_agent(*given: Any) -> Any:
+    return launching.launch_folder(*given)
 
 
 def _checked_options(

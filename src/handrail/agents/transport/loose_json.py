@@ -107,8 +107,7 @@ def objects_in(data: Object, name: str) -> list[Object]:
 def _objects(values: object) -> list[Object]:
     if not isinstance(values, list):
         return []
-    listed: list[Object] = values
-    return [value for value in listed if isinstance(value, dict)]
+    return [value for value in cast("list[Object]", values) if isinstance(value, dict)]
 
 
 def text_in(data: Object, name: str, *others: str) -> str:

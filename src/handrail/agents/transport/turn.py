@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import anyio
 
@@ -211,8 +211,8 @@ class Transport(ABC):
     """
 
     __slots__ = ()
-    reader: TurnReader
-    stdin: bytes | None
+    reader: Any
+    stdin: Any
     interrupt_s: ClassVar[float] = 0.0
 
     def start(self) -> Iterable[bytes]:
@@ -288,7 +288,7 @@ class _ProgramTurn:
     def __init__(self, turn: AgentTurn, transport: Transport, patience: Patience) -> None:
         self._turn = turn
         self._transport = transport
-        self._reader = transport.reader
+        self._reader: TurnReader = transport.reader
         self._patience = patience
         self._live: LiveProcess | None = None
         self._code: int | None = None
