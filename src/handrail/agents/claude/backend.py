@@ -223,7 +223,10 @@ class ClaudeBackend(ProgramBackend):
         """Claude's answer; if the turn asks for it, the session is compacted first."""
         if not turn.compact or turn.session is None:
             return await self._ask(turn)
-        before = await self._compact(turn)
+        bounds = AgentOptions(start_timeout_s=turn.options.idle_timeout_s)  # it begins silently
+        options, emit = bounds.over(turn.options), _without_last_word(turn.emit)
+        asked = replace(turn, prompt="/compact", schema=None, emit=emit, options=options)
+        before = await self._ask(asked)
         after = replace(
             turn,
             session=before.session or turn.session,
@@ -234,13 +237,6 @@ class ClaudeBackend(ProgramBackend):
         )
         reply = await self._ask(after)
         return replace(reply, usage=add_usage(before.usage, reply.usage))
-
-    async def _compact(self, turn: AgentTurn) -> AgentReply:
-        """The reply to ``/compact``; its ``AgentFinished`` is emitted only if it failed."""
-        bounds = AgentOptions(start_timeout_s=turn.options.idle_timeout_s)  # it begins silently
-        options, emit = bounds.over(turn.options), _without_last_word(turn.emit)
-        asked = replace(turn, prompt="/compact", schema=None, emit=emit, options=options)
-        return await self._ask(asked)
 
     def _variables(self, options: AgentOptions) -> Mapping[str, str]:
         is_root = os.geteuid() == 0

@@ -251,19 +251,18 @@ async def run_turn(
     if patience is None:
         interrupt_s = transport.interrupt_s
         patience = patience_of(turn.options, grace_s=grace_s, interrupt_s=interrupt_s)
-    program_turn, cwd = _ProgramTurn(turn, transport, patience), turn.options.cwd
+    program_turn, now = _ProgramTurn(turn, transport, patience), turn.now or time.time
     try:
-        reply = await program_turn.run(argv, env=env, cwd=cwd)
+        reply = await program_turn.run(argv, env)
     except (CommandNotFound, CommandNotStarted) as error:
-        refused = start_error(turn.agent, error, cwd, program)
+        refused = start_error(turn.agent, error, turn.options.cwd, program)
         # A program that was there before may be updating itself.
-        now = (turn.now or time.time)()
-        if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now):
+        if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now()):
             refused.kind = "transient"
         turn.emit(finished_notice(turn.path, refused))
         raise refused from error
     except AgentError as error:
-        classify_by_words(error, (turn.now or time.time)())
+        classify_by_words(error, now())
         reached = program_turn.reached_limits
         if error.kind == "rate_limit" and error.retry_at is None and reached:
             resets = [one.reset_at for one in reached if one.reset_at is not None]
@@ -298,13 +297,7 @@ class _ProgramTurn:
         self._outstayed = False
         self._limits: dict[str, AgentLimit] = {}  # the last of each window
 
-    async def run(
-        self,
-        argv: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None,
-        cwd: str | os.PathLike[str] | None,
-    ) -> AgentReply:
+    async def run(self, argv: Sequence[str] | str, env: Mapping[str, str] | None) -> AgentReply:
         """The reader's answer.
 
         Raises:
@@ -313,7 +306,7 @@ class _ProgramTurn:
         async with open_live(
             argv,
             marker=self._turn.marker,
-            cwd=cwd,
+            cwd=self._turn.options.cwd,
             env=env,
             stdin=self._transport.stdin,
             alone_s=self._patience.alone_s,
