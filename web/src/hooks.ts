@@ -92,3 +92,19 @@ export function useMedia(query: string): boolean {
   }, [query]);
   return found;
 }
+
+/**
+ * Handle the keys that are pressed anywhere on the page. The handler of the newest drawing is the one that is asked: a key
+ * that follows another at once meets the page that is seen, not the one before it.
+ */
+export function useKeys(onKey: (event: KeyboardEvent) => void): void {
+  const newest = useRef(onKey);
+  useLayoutEffect(() => {
+    newest.current = onKey;
+  });
+  useLayoutEffect(() => {
+    const listen = (event: KeyboardEvent) => newest.current(event);
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, []);
+}

@@ -6,7 +6,7 @@ import { Attention } from "./attention";
 import { EventPane } from "./event_pane";
 import { GraphView } from "./graph_view";
 import { Head } from "./head";
-import { useChanges } from "./hooks";
+import { useChanges, useKeys } from "./hooks";
 import { wordOf } from "./icons";
 import { LogSieve, LogView, type RunPlace, useLog } from "./log_view";
 import { go } from "./navigation";
@@ -161,22 +161,18 @@ function Run({ store, place, version, detail }: RunProps) {
 }
 
 function useRunKeys(place: RunPlace, close: () => void): void {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
-      if (document.querySelector("dialog[open]")) return;
-      const view = VIEWS[Number(event.key) - 1]?.[0];
-      if (view) go({ ...place, view }, true);
-      else if (event.key === "Escape" && (place.step !== null || place.log?.line)) close();
-      else if (event.key === "a") {
-        document.querySelector<HTMLElement>("[data-gate] :is(input, textarea, select, button)")?.focus();
-        event.preventDefault();
-      }
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [place, close]);
+  useKeys((event) => {
+    const target = event.target as HTMLElement;
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
+    if (document.querySelector("dialog[open]")) return;
+    const view = VIEWS[Number(event.key) - 1]?.[0];
+    if (view) go({ ...place, view }, true);
+    else if (event.key === "Escape" && (place.step !== null || place.log?.line)) close();
+    else if (event.key === "a") {
+      document.querySelector<HTMLElement>("[data-gate] :is(input, textarea, select, button)")?.focus();
+      event.preventDefault();
+    }
+  });
 }
 
 function Views({ place }: { place: RunPlace }) {
