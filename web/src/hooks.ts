@@ -108,3 +108,23 @@ export function useKeys(onKey: (event: KeyboardEvent) => void): void {
     return () => removeEventListener("keydown", listen);
   }, []);
 }
+
+/**
+ * A function that moves the focus to what a selector finds beside `key`, as soon as that is shown: who is fast presses a key
+ * before it is. `shown`: the key of what is shown now.
+ */
+export function useFocus<K>(shown: K): (key: K, selector: string) => void {
+  const wanted = useRef<{ readonly key: K; readonly selector: string } | null>(null);
+  const move = () => {
+    if (wanted.current === null || wanted.current.key !== shown) return;
+    const element = document.querySelector<HTMLElement>(wanted.current.selector);
+    if (element === null) return;
+    wanted.current = null;
+    element.focus();
+  };
+  useLayoutEffect(move);
+  return (key, selector) => {
+    wanted.current = { key, selector };
+    move();
+  };
+}

@@ -6,7 +6,7 @@ import { Attention } from "./attention";
 import { EventPane } from "./event_pane";
 import { GraphView } from "./graph_view";
 import { Head } from "./head";
-import { useChanges, useKeys } from "./hooks";
+import { useChanges, useFocus, useKeys } from "./hooks";
 import { wordOf } from "./icons";
 import { LogSieve, LogView, type RunPlace, useLog } from "./log_view";
 import { go } from "./navigation";
@@ -86,11 +86,11 @@ function Run({ store, place, version, detail }: RunProps) {
     setAt(path);
     go({ ...place, step: path }, place.step !== null); // to go back from the first one closes it
   }, [place]);
-  const answer = useCallback((path: string) => {
+  const focus = useFocus(place.step);
+  const answer = (path: string) => {
     select(path);
-    const field = () => document.querySelector<HTMLElement>(".pane form :is(input, textarea, select)")?.focus();
-    requestAnimationFrame(() => setTimeout(field));
-  }, [select]);
+    focus(path, ".pane form :is(input, textarea, select)");
+  };
   const log = useLog(store, place);
   const close = useCallback(() => {
     // Behind the step that was opened from a line of the log is that line.
@@ -117,7 +117,7 @@ function Run({ store, place, version, detail }: RunProps) {
     onFold: fold,
     onEnter: (path: string) => {
       select(path);
-      document.querySelector<HTMLElement>(".pane-body")?.focus();
+      focus(path, ".pane-body");
     },
   };
   const waits = useMemo(() => waitsByPath(detail.run.waits_for), [detail.run.waits_for]);
