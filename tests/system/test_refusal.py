@@ -110,8 +110,8 @@ def test_a_script_without_a_first_line_that_names_its_interpreter(tmp_path: Path
 
 def test_arguments_that_are_too_long() -> None:
     """The error has their size, and the other way to pass long input."""
+    words = ["true", *["x" * 99_999] * 40]
     with pytest.raises(CommandNotStarted, match=r"arguments are 4000005 bytes.*stdin="):
-        words = ["true", *["x" * 99_999] * 40]
         checked(words, cwd=None, env={"PATH": "/bin"}, has_stdin=False).spawn()
 
 
