@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -65,21 +65,24 @@ def test_a_small_expense_is_paid_at_once(tmp_path: Path) -> None:
 
 
 @contextmanager
-def uvicorn(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A process of the service, as a unit starts it, and its address."""
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES), "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--timeout-graceful-shutdown", "5", "approvals:app"],
-        cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
+def uvicorn(folder: Path, workers: int = 1) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The service, as a unit starts it, once each worker is up: its address and its process."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES), "approvals:app"]
+    options = [f"--port={port}", f"--workers={workers}", "--timeout-graceful-shutdown=5"]
+    process = subprocess.Popen([*command, *options], cwd=folder, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
+    awaited = ["running on", *["startup complete"] * workers]
     try:
         for line in process.stderr:
-            if "running on " in line:
-                yield line.split("running on ")[1].split()[0], process
+            if told := next((words for words in awaited if words in line), None):
+                awaited.remove(told)
+            if not awaited:
+                yield f"http://127.0.0.1:{port}", process
                 break
     finally:
-        process.kill()
+        process.terminate()
         process.communicate()
 
 
@@ -100,3 +103,19 @@ def test_the_next_process_of_uvicorn_goes_on(tmp_path: Path, how: signal.Signals
     with uvicorn(tmp_path) as (url, _):
         ask(f"{url}/expenses/e-1/answer?value=yes&who=ana", "POST")
         assert until(lambda: ask(f"{url}/expenses/e-1"), "succeeded")["value"] == "paid"
+
+
+def test_two_workers_share_the_journal(tmp_path: Path) -> None:
+    """Whichever process gets a request, each run is begun, answered and paid once."""
+    with uvicorn(tmp_path, workers=2) as (url, process):
+        urls = [f"{url}/expenses/e-{number}" for number in range(8)]
+        for each in urls * 2:
+            ask(f"{each}?what=laptop&euros=1200", "POST")
+        for each in urls:
+            until(lambda at=each: ask(at), "suspended")
+            ask(f"{each}/answer?value=yes&who=ana", "POST")
+        for each in urls:
+            told = until(lambda at=each: ask(at), "succeeded")
+            assert [one["attempts"] for one in told["steps"] if one["path"] == "pay"] == [1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) in {0, -signal.SIGTERM}
