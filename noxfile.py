@@ -25,7 +25,7 @@ import nox
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
     "fetch", "build", "wheels", "lint", "types", "web", "tests", "commands", "bare", "shipped",
-    "docs", "programs",
+    "docs", "site", "programs",
 ]  # fmt: skip
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
@@ -345,6 +345,14 @@ def docs(session: nox.Session) -> None:
     run_pytest(
         session, *IN_PARALLEL, "--dist=loadfile", "-p", "tests.documents", "README.md", "docs"
     )
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site of the pages, and follow each link in it."""
+    session.install(*group("site"))
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("python", "docs/build_site.py", *(session.posargs or [folder]))
 
 
 @nox.session(venv_backend="none")

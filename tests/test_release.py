@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -44,3 +47,37 @@ def test_fast_is_no_part_of_the_base() -> None:
         name.startswith(("orjson", "ormsgpack", "ahocorasick"))
         for name in (PROJECT["dependencies"])
     )
+
+
+def test_the_site_has_the_pages_of_the_index_in_its_order() -> None:
+    """Who browses the site finds what the index has, in the same groups."""
+    index = (ROOT / "docs/index.md").read_text("utf-8").partition("<!--")[0]
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    groups = re.findall(r"^## (?:How-to: )?(.*)$", index, re.MULTILINE)
+    assert [name.lower() for name in re.findall(r'^  - "(.*)":$', nav, re.MULTILINE)] == [
+        name.lower() for name in groups
+    ]
+    pages = re.findall(r"^- \[.*?\]\(([^)#]*)\)", index, re.MULTILINE)
+    assert re.findall(r'^      - ".*": (\S+)$', nav, re.MULTILINE) == pages
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    """A missing page and a missing anchor are named; those that are there, and addresses, not."""
+    (tmp_path / "b").mkdir()
+    links = "".join(f'<a href="{to}">' for to in ("b/", "b/#x", "b/#y", "c/", "#z", "https://d/e"))
+    (tmp_path / "index.html").write_text(links)
+    (tmp_path / "b/index.html").write_text('<p id="x">')
+    code = f"import pathlib, build_site; print(build_site.broken(pathlib.Path({str(tmp_path)!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "docs", capture_output=True, text=True, check=True
+    )
+    found = ["index.html: #z", "index.html: b/#y", "index.html: c/"]
+    assert done.stdout.strip() == str(found)
+
+
+def test_addresses_agree() -> None:
+    """The package, the README and the site name one repository."""
+    source = PROJECT["urls"]["Source"]
+    assert f"git clone {source} " in (ROOT / "README.md").read_text("utf-8")
+    assert f"repo_url: {source}\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert f"{source}/security/advisories/new" in (ROOT / "SECURITY.md").read_text("utf-8")
