@@ -81,3 +81,9 @@ def test_addresses_agree() -> None:
     assert f"git clone {source} " in (ROOT / "README.md").read_text("utf-8")
     assert f"repo_url: {source}\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
     assert f"{source}/security/advisories/new" in (ROOT / "SECURITY.md").read_text("utf-8")
+
+
+def test_the_readme_names_every_extra() -> None:
+    """Whoever reads it knows what can be installed beside the base."""
+    text = (ROOT / "README.md").read_text("utf-8").partition("Extras: ")[2]
+    assert set(re.findall(r"`(\w+)`", text)) == set(PROJECT["optional-dependencies"])
