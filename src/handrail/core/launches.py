@@ -177,8 +177,8 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
         else next_launch(fault, node.rungs, run.now, seed)
     )
     match chosen:
-        case Next(which, due):
-            _climb(run, node, report, fault.reason, which, due)
+        case Next(which, due, margin_s):
+            _climb(run, node, report, fault.reason, which, due, margin_s=margin_s)
         case Park(advice, which):
             _climb(run, node, report, advice, which, run.now, parked=True)
         case GiveUp():
@@ -196,6 +196,7 @@ def _climb(  # noqa: PLR0917  # the fields of one rung
     due: float,
     *,
     parked: bool = False,
+    margin_s: float = 0.0,
 ) -> None:
     fault = report.fault
     run.record(
@@ -209,6 +210,7 @@ def _climb(  # noqa: PLR0917  # the fields of one rung
             fault.backend,
             fault.session,
             parked,
+            margin_s,
         )
     )
 

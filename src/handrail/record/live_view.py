@@ -6,10 +6,9 @@ waits, the event that says for what; for a step at work, the last line that it p
 notice of its agent. The console and the log draw it.
 
 An event costs O(depth of its path), however many members a group has, and so does drawing: the
-children of a step are kept by state; ended ones are counted, and only some of them kept.
-``record.view`` reads the same from a history, and keeps all steps. The fold does not use it, as its
-record takes 350 bytes for each step while the run lasts, and half as much time again for an event.
-Both take the meaning of an event from one place, ``FailureCause`` and ``step_wait_after``.
+children of a step are kept by state; ended ones are counted, and only some of them kept. What an
+event means is asked of ``Recorded``, as everywhere; it forgets each path that ends, so that the
+record of a long run stays small. ``record.view`` reads the same from a history, and keeps all.
 
 A step is found by its path while it is live. The first event below an unknown path makes the steps
 above it: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
@@ -21,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
@@ -29,8 +28,7 @@ from typing import Any, ClassVar, TypeAlias
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate, is_limit_gate
 from handrail.model.results import (
-    A_SENDER,
-    Failure,
+    CommandResult,
     RunStatus,
     Skipped,
     StepResult,
@@ -39,8 +37,8 @@ from handrail.model.results import (
     add_usage,
 )
 from handrail.record.members import member_counts
-from handrail.record.status import step_wait_after
-from handrail.record.view import FailureCause, StepState, exit_code_of
+from handrail.record.run_record import Recorded
+from handrail.record.view import FailureCause, StepState, StepView, end_view
 from handrail.shortening import last_line
 from handrail.steps.table import verb_of
 
@@ -69,13 +67,10 @@ class LiveStep:
     """How many attempts and launches failed."""
     problem: FailureCause | None = None
     """Its last failure, or why it was interrupted."""
-    skipped: Skipped | None = None
-    handled: tuple[Failure, ...] = ()
-    exit_code: int = 0
-    answer: ev.GateAnswered | None = None
-    """The answer to its question, if it asked one."""
+    end: StepView | None = None
+    """How it ended, without its output; None for what ends without a result."""
     wait: WaitsFor | None = None
-    note: ev.Event | None = None
+    note: AnyEvent | None = None
     """The event that says what the step waits for; of the run, the latest for people to see."""
     latest: str | AnyEvent | None = None
     """The last line that it printed, or the last notice."""
@@ -263,24 +258,37 @@ class LiveRun:
         """The failure that ended the run, if a step's did."""
         self.ended: dict[str, int] = {}
         self.replayed = 0
-        self.usage: Usage | None = None
-        """What agents used, of steps that ended and attempts that failed."""
+        self._recorded = Recorded()
+        """What the events mean, without paths that have ended."""
+        self._used: Usage | None = None
+        """What agents used, of these."""
         self.root = LiveStep("", self.workflow_name, "workflow", None, 0, 0, 0.0)
         self._steps: dict[str, LiveStep] = {}
         self._timers: list[tuple[float, int, LiveStep]] = []
         self._count = 0
 
+    @property
+    def usage(self) -> Usage | None:
+        """What agents used, as far as they reported it."""
+        used = self._used
+        for account in self._recorded.accounts.values():
+            used = add_usage(used, account.spent(alive=False).usage)
+        return used
+
     def apply(self, event: AnyEvent) -> LiveStep | None:
         """Apply an event; the step that it concerns, if that is live or has just ended."""
         self.at = max(self.at, event.at)
         self.advance(self.at)
+        self._recorded.take((event,))
         of_run = self._OF_RUN.get(type(event))
         if of_run is not None:
             return of_run(self, event)
         step = self._steps.get(getattr(event, "path", ""))
-        of_step = self._OF_STEP.get(type(event))
-        if of_step is not None and step is not None:
-            of_step(self, step, event)
+        if step is not None:
+            of_step = self._OF_STEP.get(type(event))
+            if of_step is not None:
+                of_step(self, step, event)
+            self._note_wait(step, event)
         return step
 
     def advance(self, now: float) -> None:
@@ -363,6 +371,7 @@ class LiveRun:
             self._steps.pop(step.path, None)
             for alias in step.aliases or ():
                 self._steps.pop(alias, None)
+        self._used = add_usage(self._used, self._recorded.forget_ended(step.path))
         step.ended_at = max(at, step.started_at)
         step.note = step.latest = step.wait = None
         self._move(step, state)
@@ -430,74 +439,52 @@ class LiveRun:
 
     # -- events that may start a step ---------------------------------------------------------
 
-    def _step_started(self, event: ev.StepStarted) -> LiveStep:
-        step = self._open(event.path, event.step_type, event.at)
-        if event.step_type == "wait_for":
-            self._wait(step, event, WaitsFor("signal", event.path, event.signal, A_SENDER))
+    def _begun(self, event: ev.Began | ev.GroupStarted | ev.GateOpened) -> LiveStep:
+        record = self._recorded.at(event.path)
+        asks = "ask" if record.group is None else record.group.kind
+        step = self._open(event.path, record.kind or asks, event.at)
+        step.size = self._recorded.sizes.get(event.path)
+        group = step.parent
+        if group is not None and group.size is not None and group.size < group.children:
+            group.size = None  # of work that grew: only its own process hears by how much
+        self._note_wait(step, event)
         return step
 
     def _step_completed(self, event: ev.StepCompleted) -> LiveStep:
         status = event.result.status
         self.ended[status] = self.ended.get(status, 0) + 1
-        step = self._steps.get(event.path)
-        if step is None:
-            step = self._open(event.path, event.result.step_type, event.at)
-        if verb_of(step.kind).launches and status in {"succeeded", "cancelled"}:
-            self._used(event.used)  # else its failed attempt has reported it
-        return self._take(step, event.result, event.at)
+        return self._ended(event)
 
     def _step_replayed(self, event: ev.StepReplayed) -> LiveStep:
-        kind = "" if event.result is None else event.result.step_type
-        step = self._open(event.path, kind, event.at)
+        result = event.result
+        step = self._open(event.path, "" if result is None else result.step_type, event.at)
         self.replayed += event.steps_below + (step.kind != "member")
-        self._used(event.usage_below)
+        own = result.usage if result is not None and verb_of(step.kind).launches else None
+        self._used = add_usage(add_usage(self._used, event.usage_below), own)
         step.replayed = True
         if step.parent is not None:
             step.parent.recorded += 1
-        if event.result is not None:
-            if verb_of(step.kind).launches:
-                self._used(event.result.usage)
-            return self._take(step, event.result, event.at)
+        if result is not None:
+            return self._take(step, result, event.at)
         self._end(step, "succeeded", event.at)
         return step
 
-    def _group_started(self, event: ev.GroupStarted) -> LiveStep:
-        step = self._open(event.path, event.kind, event.at)
-        step.size = event.size
-        return step
-
-    def _member_started(self, event: ev.MemberStarted) -> LiveStep:
-        step = self._open(event.path, "member", event.at, event.key)
-        group = step.parent
-        if group is not None and group.size is not None and group.size < group.children:
-            group.size = None  # of work that grew: only its own process hears by how much
-        return step
-
-    def _member_completed(self, event: ev.MemberCompleted) -> LiveStep:
-        step = self._steps.get(event.path) or self._open(event.path, "member", event.at)
-        return self._take(step, event.result, event.at)
+    def _ended(self, event: ev.Ended) -> LiveStep:
+        path, result = event.path, event.result
+        step = self._steps.get(path) or self._open(path, result.step_type, event.at)
+        return self._take(step, result, event.at)
 
     def _take(self, step: LiveStep, result: StepResult[Any], at: float) -> LiveStep:
         step.attempts = result.attempts
         step.problem = None
-        step.handled = result.handled
-        step.exit_code = exit_code_of(result.output)
         if result.error is not None or result.error_type is not None:
             step.problem = _failure(step, result.name, result)
             if result.status == "failed" and step.parent is not None:
                 step.parent.count_reason(result.error_type)
-        elif isinstance(result.output, Skipped):
-            step.skipped = result.output
+        view = end_view(result, step.problem, self._recorded.answers.get(step.path))
+        step.end = replace(view, output=_shown_of(view.output))
         self._end(step, result.status, at)
         step.started_at = step.ended_at - result.duration_ms / 1000
-        return step
-
-    def _used(self, usage: Usage | None) -> None:
-        self.usage = add_usage(self.usage, usage)
-
-    def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
-        step = self._open(event.path, "ask", event.at)
-        self._waits(step, event)
         return step
 
     def _rollback_started(self, event: ev.RollbackStarted) -> LiveStep:
@@ -511,6 +498,7 @@ class LiveRun:
                     step.path, step.name, event.error or "", event.error_type
                 )
             self._end(step, "succeeded" if event.error is None else "failed", event.at)
+        self._recorded.forget_ended(event.path)
         return step
 
     # -- events of a step that is live ---------------------------------------------------------
@@ -523,17 +511,11 @@ class LiveRun:
         step.problem = _failure(step, step.name, event)
         step.failures += 1
         step.latest = None
-        if verb_of(step.kind).launches:
-            self._used(event.usage)
 
     def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
         step.problem = FailureCause(step.path, step.name, event.error)
         step.failures += 1
-        step.latest = None
-        if event.parked or event.due <= event.at:
-            step.latest = event
-        else:
-            self._waits(step, event)
+        step.latest = event if event.parked or event.due <= event.at else None
 
     def _output(self, step: LiveStep, event: ev.StepOutput | ev.AgentMessage) -> None:
         step.latest = last_line(event.text) or step.latest
@@ -593,22 +575,16 @@ class LiveRun:
         self._perhaps_end_round(found, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
-        step.answer = event
         if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end event
+            step.end = StepView(step.path, 0, step.kind, "succeeded", answer=event)
             self._end(step, "succeeded", event.at)
-        else:
-            self._waits(step, event)
 
-    def _guided(self, step: LiveStep, event: ev.AgentGuided) -> None:
-        self._notice(step, event)
-        self._waits(step, event)
-
-    def _waits(self, step: LiveStep, event: ev.Event) -> None:
-        """Set the wait that the event begins, or clear the one that it ends."""
-        self._wait(step, event, step_wait_after(event, step.wait))
-
-    def _wait(self, step: LiveStep, event: ev.Event, wait: WaitsFor | None) -> None:
-        if wait is step.wait:
+    def _note_wait(self, step: LiveStep, event: AnyEvent) -> None:
+        """Note what the step waits for now, and the event that began the wait."""
+        wait = self._recorded.wait_of(step.path, self.at)
+        if wait is not None and wait.kind == "person":  # the run is about to be suspended
+            wait = None
+        if wait == step.wait:
             return
         step.wait, step.note = wait, None if wait is None else event
         if step.due is not None:
@@ -625,13 +601,13 @@ class LiveRun:
         ev.RunSteered: _note_of_run,
         ev.LimitReached: _note_of_run,
         ev.BudgetWarning: _note_of_run,
-        ev.StepStarted: _step_started,
+        ev.StepStarted: _begun,
         ev.StepCompleted: _step_completed,
         ev.StepReplayed: _step_replayed,
-        ev.GroupStarted: _group_started,
-        ev.MemberStarted: _member_started,
-        ev.MemberCompleted: _member_completed,
-        ev.GateOpened: _gate_opened,
+        ev.GroupStarted: _begun,
+        ev.MemberStarted: _begun,
+        ev.MemberCompleted: _ended,
+        ev.GateOpened: _begun,
         ev.RollbackStarted: _rollback_started,
         ev.RollbackCompleted: _rollback_completed,
     }
@@ -644,7 +620,6 @@ class LiveRun:
         ev.WorkStopped: _work_stopped,
         ev.SubworkflowStarted: _child_started,
         ev.GateAnswered: _gate_answered,
-        ev.TimerSet: _waits,
         ev.StepOutput: _output,
         ev.AgentMessage: _output,
         ev.AgentTurnStarted: _turn_started,
@@ -656,14 +631,17 @@ class LiveRun:
         ev.AgentCompaction: _notice,
         ev.AgentLimit: _notice,
         ev.AgentPermission: _notice,
-        ev.AgentSessionStarted: _waits,
-        ev.ClaimWaiting: _waits,
-        ev.ClaimGranted: _waits,
-        ev.ClaimLost: _waits,
         ev.SandboxDenied: _notice,
-        ev.AgentGuided: _guided,
+        ev.AgentGuided: _notice,
         ev.LadderStep: _launch_failed,
     }
+
+
+def _shown_of(output: Any) -> Any:
+    """The part of an output that is shown: why the step was skipped, or its exit code."""
+    if isinstance(output, CommandResult):
+        return CommandResult[Any](output.exit_code, "", "")
+    return output if isinstance(output, Skipped) else None
 
 
 def _failure(

@@ -139,7 +139,7 @@ def step_of(
 
 def step_details(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
     """The details of a step beyond its row, from the events of its path and its artifacts."""
-    ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
+    ends = [one.result for one in events if isinstance(one, ev.Ended)]
     end = ends[-1] if ends and step.duration_ms is not None else None
     output, cut = _cut(json_safe(plain(step.output)))
     sessions = [one for one in events if isinstance(one, ev.AgentSessionStarted)]
