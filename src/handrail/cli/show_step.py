@@ -92,7 +92,8 @@ def _lines(end: StepResult[Any] | None, events: Sequence[ev.Event]) -> Iterator[
         match event:
             case ev.AttemptFailed():
                 yield from _error(event.error, event.error_type, event.traceback)
-            case ev.StepCompleted(result=result) | ev.MemberCompleted(result=result):
+            case _ if isinstance(event, ev.Ended):
+                result = event.result
                 if result.error not in attempts:  # else that of the last attempt
                     yield from _error(result.error, result.error_type, result.traceback)
             case ev.AgentGuided():
