@@ -504,7 +504,7 @@ def test_what_is_remembered_is_bounded() -> None:
     kept, above = 0, [tree.root]
     while above:
         node = above.pop()
-        below = [*node.live_children(), *(node.failed or ()), *(node.done or ())]
+        below = [*node.live_children(), *node.kept_in("failed"), *node.kept_in("done")]
         above += below
         kept += len(below)
     assert kept < 500

@@ -18,8 +18,7 @@ have no event of their own.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import islice
@@ -85,18 +84,17 @@ class LiveStep:
     """Of work: how many tasks were refused."""
     why_stopped: str = ""
     """Of work: why no further task begins."""
-    tally: dict[str, int] | None = None
     reasons: dict[str | None, int] | None = None
     """Of a group: how many of its members failed with each error class."""
-    running: dict[int, LiveStep] | None = None
-    waiting: dict[int, LiveStep] | None = None
-    failed: list[LiveStep] | None = None
-    done: deque[LiveStep] | None = None
+    tally: dict[str, int] | None = None
+    """How many of its children are in each state."""
+    kept: dict[str, dict[int, LiveStep]] | None = None
+    """Its children by state: all live ones, the first failed ones, the last others as ``done``."""
 
     @property
     def live(self) -> bool:
         """True if it has not ended."""
-        return self.state in {"running", "waiting"}
+        return self.state in _LIVE
 
     @property
     def due(self) -> float | None:
@@ -104,31 +102,30 @@ class LiveStep:
         return None if self.wait is None or self.wait.kind != "time" else self.wait.until
 
     @property
-    def ended(self) -> int:
-        """How many of its children ended."""
+    def children(self) -> int:
+        """How many children it has had."""
         return sum(self.tally.values()) if self.tally else 0
 
     @property
-    def children(self) -> int:
-        """How many children it has had."""
-        return self.ended + len(self.running or ()) + len(self.waiting or ())
+    def ended(self) -> int:
+        """How many of its children ended."""
+        return self.children - self.count("running") - self.count("waiting")
 
     def count(self, state: str) -> int:
         """How many of its children are in this state."""
-        if state == "running":
-            return len(self.running or ())
-        if state == "waiting":
-            return len(self.waiting or ())
         return self.tally.get(state, 0) if self.tally else 0
+
+    def kept_in(self, state: str) -> Collection[LiveStep]:
+        """Its children in this state, as far as they are kept; ``done`` has all but the failed."""
+        return self.kept[state].values() if self.kept and state in self.kept else ()
 
     def counts(self, *, live: bool = True) -> Iterator[tuple[str, str]]:
         """Of a group: how its members did, as ``member_counts``; ``live``: also those at work.
 
         The reasons of failures are there if its own error does not tell them.
         """
-        states = dict(self.tally or {})
-        if live:
-            states |= {"running": self.count("running"), "waiting": self.count("waiting")}
+        tally = self.tally or {}
+        states = {state: count for state, count in tally.items() if live or state not in _LIVE}
         told = self.live or self.problem is not None or self.reasons is None
         reasons = None if told else self.reasons
         if reasons is not None and sum(reasons.values()) != self.count("failed"):
@@ -146,28 +143,15 @@ class LiveStep:
 
     def join(self, child: LiveStep) -> None:
         """File a child by its state."""
-        match child.state:
-            case "running":
-                self.running = self.running if self.running is not None else {}
-                self.running[child.order] = child
-            case "waiting":
-                self.waiting = self.waiting if self.waiting is not None else {}
-                self.waiting[child.order] = child
-            case _:
-                self._join_ended(child)
-
-    def _join_ended(self, child: LiveStep) -> None:
-        tally = self.tally = self.tally if self.tally is not None else {}
-        tally[child.state] = tally.get(child.state, 0) + 1
-        kept = _KEPT[min(self.depth, len(_KEPT) - 1)]
-        if child.state == "failed":  # the first failures say most
-            self.failed = self.failed if self.failed is not None else []
-            if len(self.failed) < kept:
-                self.failed.append(child)
-            return
-        if self.done is None:
-            self.done = deque(maxlen=kept)
-        self.done.append(child)
+        self.tally = self.tally if self.tally is not None else {}
+        self.tally[child.state] = self.count(child.state) + 1
+        self.kept = self.kept if self.kept is not None else {}
+        kept = self.kept.setdefault(_kept_as(child.state), {})
+        if not child.live and len(kept) >= _KEPT[min(self.depth, len(_KEPT) - 1)]:
+            if child.state == "failed":  # the first failures say most
+                return
+            del kept[next(iter(kept))]
+        kept[child.order] = child
 
     def count_reason(self, error_type: str | None) -> None:
         """Count the error class of a member that failed, if this is a group."""
@@ -177,52 +161,46 @@ class LiveStep:
 
     def leave(self, child: LiveStep, state: StepState) -> None:
         """Remove a child that was filed under ``state``."""
-        if state == "running":
-            (self.running or {}).pop(child.order, None)
-        elif state == "waiting":
-            (self.waiting or {}).pop(child.order, None)
-        else:
-            self._leave_ended(child, state)
-
-    def _leave_ended(self, child: LiveStep, state: StepState) -> None:
         if self.tally and self.tally.get(state):
             self.tally[state] -= 1
-        if self.failed and child in self.failed:
-            self.failed.remove(child)
-        elif self.done and child in self.done:
-            self.done.remove(child)
+        if self.kept:
+            self.kept.get(_kept_as(state), {}).pop(child.order, None)
 
     def forget_children(self) -> None:
         """Drop all children and their counts, for another attempt or to save memory."""
-        self.running = self.waiting = self.tally = self.failed = self.done = self.reasons = None
+        self.kept = self.tally = self.reasons = None
 
     def live_children(self) -> list[LiveStep]:
         """The children that have not ended."""
-        return [*(self.running or {}).values(), *(self.waiting or {}).values()]
+        return [*self.kept_in("running"), *self.kept_in("waiting")]
 
     @property
     def only_live_child(self) -> LiveStep | None:
         """The one child that has not ended, if there is just one."""
-        running, waiting = self.running or {}, self.waiting or {}
-        if len(running) + len(waiting) != 1:
-            return None
-        return next(iter((running or waiting).values()))
+        running, waiting = self.kept_in("running"), self.kept_in("waiting")
+        return next(iter(running or waiting)) if len(running) + len(waiting) == 1 else None
 
     def most_telling(self, most: int) -> list[LiveStep]:
         """At most ``most`` children: the first failed ones, then waiting, running, the latest done.
 
         The work is bounded by ``most``, however many children there are.
         """
-        running, waiting = self.running or {}, self.waiting or {}
-        failed, done = self.failed or [], self.done or ()
-        sizes = [len(running), len(failed), len(waiting), len(done)]
-        room = _shares(sizes, most)
+        running, failed, waiting = map(self.kept_in, ("running", "failed", "waiting"))
+        done = self.kept["done"] if self.kept and "done" in self.kept else {}
+        room = _shares([len(running), len(failed), len(waiting), len(done)], most)
         return [
-            *failed[: room[1]],
-            *islice(waiting.values(), room[2]),
-            *islice(running.values(), room[0]),
-            *islice(reversed(done), room[3]),
+            *islice(failed, room[1]),
+            *islice(waiting, room[2]),
+            *islice(running, room[0]),
+            *islice(reversed(done.values()), room[3]),
         ]
+
+
+_LIVE = frozenset({"running", "waiting"})
+
+
+def _kept_as(state: str) -> str:
+    return state if state in _LIVE or state == "failed" else "done"
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
@@ -243,6 +221,7 @@ def _shares(sizes: list[int], most: int) -> list[int]:
 
 
 MAX_DEPTH = 60
+_COUNTED = ("succeeded", "failed", "cancelled", "skipped")
 _ATTEMPT = re.compile(r"(.+)~(\d{1,9})\Z", re.DOTALL)
 
 
@@ -304,8 +283,8 @@ class LiveRun:
         stack = [self.root]
         while stack:
             step = stack.pop()
-            below = list((step.running or {}).values())
-            stack.extend(reversed(below))
+            below = step.kept_in("running")
+            stack.extend(reversed(list(below)))
             if not below and step is not self.root and step.state == "running":
                 yield step
 
@@ -384,7 +363,7 @@ class LiveRun:
 
     def _forget_paths(self, step: LiveStep) -> None:
         """Forget the paths of its rounds: they stay known until the validation is over."""
-        for child in (*(step.failed or ()), *(step.done or ())):
+        for child in (*step.kept_in("failed"), *step.kept_in("done")):
             if child.kind == "round":
                 self._steps.pop(child.path, None)
 
@@ -544,13 +523,9 @@ class LiveRun:
         """Take the event's counts: members taken from the record had no events of their own."""
         step.size = max(step.size or 0, event.total)
         step.why_stopped = event.why_stopped or ""
-        counts = {
-            "succeeded": event.succeeded,
-            "failed": event.failed,
-            "cancelled": event.cancelled,
-            "skipped": event.skipped,
-        }
-        step.tally = {state: count for state, count in counts.items() if count}
+        live = {state: step.count(state) for state in _LIVE}
+        ended = {state: getattr(event, state) for state in _COUNTED}
+        step.tally = {state: count for state, count in (live | ended).items() if count}
 
     def _work_grew(self, step: LiveStep, event: ev.WorkGrew) -> None:
         step.size, step.refused = event.total, event.refused
@@ -654,7 +629,7 @@ def _failure(
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
     """The failed children, the last first; of a round, which has no name, its failed children."""
-    for child in reversed(step.failed or ()):
+    for child in reversed(list(step.kept_in("failed"))):
         if child.kind == "round":
             yield from _failed_below(child)
         elif child.kind != "rollback":
@@ -675,8 +650,8 @@ def _undo(path: str) -> str:
 
 def _state_from_below(step: LiveStep) -> StepState:
     """The state of a live step: it waits if nothing below it runs, and something waits."""
-    if step.running:
+    if step.count("running"):
         return "running"
-    if step.waiting or step.wait is not None:
+    if step.count("waiting") or step.wait is not None:
         return "waiting"
     return "running"

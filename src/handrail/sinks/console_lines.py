@@ -118,7 +118,7 @@ class Drawing:
         """The children that get a row: in order of start, or by state in a large group."""
         if crowded:
             most = self._detail.members
-            return step.most_telling(most) if step.live else list((step.failed or [])[:most])
+            return step.most_telling(most) if step.live else list(step.kept_in("failed"))[:most]
         is_group = verb_of(step.kind).grouped
         rows = step.most_telling(self._detail.members if is_group else self._detail.steps)
         if step.kind == "round":  # its finished stages are in its own row

@@ -280,8 +280,6 @@ class PlainLog:
         self, path: str, result: StepResult[Any], step: LiveStep, counts: str = ""
     ) -> list[Line]:
         cause = None if step.problem is None else self._in_log(step.problem)
-        if cause is None and result.error:
-            cause = FailureCause(path, result.name, result.error, result.error_type)
         view = replace(end_view(result, cause), path=step.path)
         words, others = step_words(view, self._glyphs, counts=counts)
         kind = "" if result.step_type == "member" else result.step_type
