@@ -20,7 +20,7 @@ from handrail.record.outputs import derive
 from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
 from handrail.record.state import RecordedRun
-from handrail.record.view import StepView
+from handrail.record.view import StepView, end_in
 from handrail.sinks.console_text import local_text, path_text
 from handrail.sinks.console_words import error_lines, handled_text, printable
 from handrail.sinks.event_words import event_text
@@ -38,8 +38,7 @@ def show_step(path: str, run: RecordedRun, data: TextIO | None) -> int:
     if step is None:
         raise NotRecorded(run_id, path, closest_paths(path, [one.path for one in steps]))
     events = [event for event in history if getattr(event, "path", None) == step.path]
-    ends = [one.result for one in events if isinstance(one, ev.Ended)]
-    end = ends[-1] if ends and step.duration_ms is not None else None
+    end = end_in(events, step)
     if end is not None and end.success and end.output is None:
         end = replace(end, output=_derived_output(history, step.path))
     if data is not None:

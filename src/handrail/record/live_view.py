@@ -25,6 +25,7 @@ from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.dataclass import copier
 from handrail.model.paths import is_budget_gate, is_limit_gate
 from handrail.model.results import (
     CommandResult,
@@ -37,7 +38,7 @@ from handrail.model.results import (
 )
 from handrail.record.members import member_counts
 from handrail.record.run_record import Recorded
-from handrail.record.view import FailureCause, StepState, StepView, end_view
+from handrail.record.view import FailureCause, StepState, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.table import verb_of
 
@@ -66,8 +67,10 @@ class LiveStep:
     """How many attempts and launches failed."""
     problem: FailureCause | None = None
     """Its last failure, or why it was interrupted."""
-    end: StepView | None = None
+    end: StepResult[Any] | None = None
     """How it ended, without its output; None for what ends without a result."""
+    answer: ev.GateAnswered | None = None
+    """The answer to its question, once it has ended."""
     wait: WaitsFor | None = None
     note: AnyEvent | None = None
     """The event that says what the step waits for; of the run, the latest for people to see."""
@@ -143,12 +146,13 @@ class LiveStep:
 
     def join(self, child: LiveStep) -> None:
         """File a child by its state."""
-        self.tally = self.tally if self.tally is not None else {}
-        self.tally[child.state] = self.count(child.state) + 1
+        state = child.state
+        tally = self.tally = self.tally if self.tally is not None else {}
+        tally[state] = tally.get(state, 0) + 1
         self.kept = self.kept if self.kept is not None else {}
-        kept = self.kept.setdefault(_kept_as(child.state), {})
-        if not child.live and len(kept) >= _KEPT[min(self.depth, len(_KEPT) - 1)]:
-            if child.state == "failed":  # the first failures say most
+        kept = self.kept.setdefault(_KEPT_AS.get(state, "done"), {})
+        if state not in _LIVE and len(kept) >= _KEPT[min(self.depth, len(_KEPT) - 1)]:
+            if state == "failed":  # the first failures say most
                 return
             del kept[next(iter(kept))]
         kept[child.order] = child
@@ -164,7 +168,7 @@ class LiveStep:
         if self.tally and self.tally.get(state):
             self.tally[state] -= 1
         if self.kept:
-            self.kept.get(_kept_as(state), {}).pop(child.order, None)
+            self.kept.get(_KEPT_AS.get(state, "done"), {}).pop(child.order, None)
 
     def forget_children(self) -> None:
         """Drop all children and their counts, for another attempt or to save memory."""
@@ -197,10 +201,7 @@ class LiveStep:
 
 
 _LIVE = frozenset({"running", "waiting"})
-
-
-def _kept_as(state: str) -> str:
-    return state if state in _LIVE or state == "failed" else "done"
+_KEPT_AS: Mapping[str, str] = {state: state for state in (*_LIVE, "failed")}
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
@@ -258,7 +259,7 @@ class LiveRun:
         """Apply an event; the step that it concerns, if that is live or has just ended."""
         self.at = max(self.at, event.at)
         self.advance(self.at)
-        self._recorded.take((event,))
+        self._recorded.apply(event)
         of_run = self._OF_RUN.get(type(event))
         if of_run is not None:
             return of_run(self, event)
@@ -460,8 +461,10 @@ class LiveRun:
             step.problem = _failure(step, result.name, result)
             if result.status == "failed" and step.parent is not None:
                 step.parent.count_reason(result.error_type)
-        view = end_view(result, step.problem, self._recorded.answers.get(step.path))
-        step.end = replace(view, output=_shown_of(view.output))
+        step.answer = self._recorded.answers.get(step.path)
+        step.end = result
+        if result.output is not None or result.traceback is not None:
+            step.end = _shown(result)
         self._end(step, result.status, at)
         step.started_at = step.ended_at - result.duration_ms / 1000
         return step
@@ -551,7 +554,7 @@ class LiveRun:
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
         if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end event
-            step.end = StepView(step.path, 0, step.kind, "succeeded", answer=event)
+            step.answer = event
             self._end(step, "succeeded", event.at)
 
     def _note_wait(self, step: LiveStep, event: AnyEvent) -> None:
@@ -612,11 +615,18 @@ class LiveRun:
     }
 
 
-def _shown_of(output: Any) -> Any:
-    """The part of an output that is shown: why the step was skipped, or its exit code."""
-    if isinstance(output, CommandResult):
-        return CommandResult[Any](output.exit_code, "", "")
-    return output if isinstance(output, Skipped) else None
+_without_output: Callable[[StepResult[Any]], StepResult[Any]] = copier(
+    StepResult, output=None, traceback=None
+)
+
+
+def _shown(result: StepResult[Any]) -> StepResult[Any]:
+    """The result, of whose output is left why the step was skipped, or its exit code."""
+    output, shown = result.output, _without_output(result)
+    if isinstance(output, Skipped):
+        return replace(shown, output=output)
+    code = exit_code_of(output)
+    return replace(shown, output=CommandResult[Any](code, "", "")) if code else shown
 
 
 def _failure(
@@ -650,8 +660,9 @@ def _undo(path: str) -> str:
 
 def _state_from_below(step: LiveStep) -> StepState:
     """The state of a live step: it waits if nothing below it runs, and something waits."""
-    if step.count("running"):
+    tally = step.tally or {}
+    if tally.get("running"):
         return "running"
-    if step.count("waiting") or step.wait is not None:
+    if tally.get("waiting") or step.wait is not None:
         return "waiting"
     return "running"

@@ -167,7 +167,14 @@ class Recorded(PathTree):
         """The run has not begun: nothing is recorded."""
         return not self.count
 
-    def take(self, history: Iterable[ev.Event | ev.Progress]) -> None:
+    def apply(self, event: ev.Event | ev.Progress) -> None:
+        """Read the next event; a notice means little to a record."""
+        self.count += 1
+        take = self._TAKES.get(type(event))
+        if take is not None:
+            take(self, event)
+
+    def take(self, history: Iterable[ev.Event]) -> None:
         """Read the next events."""
         takes = self._TAKES
         for event in history:
@@ -617,7 +624,8 @@ class Recorded(PathTree):
             self.waits[path] = begun  # else the known one says why
 
     def _forget_waits(self, *kinds: str) -> None:
-        self.waits = {path: wait for path, wait in self.waits.items() if wait.kind not in kinds}
+        for path in [path for path, wait in self.waits.items() if wait.kind in kinds]:
+            del self.waits[path]
 
     def _gate_opened(self, event: ev.GateOpened) -> None:
         path, gate = event.path, event.gate
@@ -681,6 +689,15 @@ class Recorded(PathTree):
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
+    @cached_property
+    def _by_path(self) -> tuple[dict[str, Any], ...]:
+        return (
+            self._paths, self._children, self._at_work, self._counted, self._last_failed,
+            self.accounts, self.answers, self.awaited, self.edits, self.launched, self.open_gates,
+            self.questions, self.revisions, self.sizes, self.steering_requests, self.stops,
+            self.tasks, self.told, self.undoing, self.waits,
+        )  # fmt: skip
+
     def forget_ended(self, path: str) -> Usage | None:
         """Drop what is recorded of a path that has ended, for a display that must stay small.
 
@@ -688,23 +705,18 @@ class Recorded(PathTree):
         """
         account = self.accounts.get(path)
         self._children.get(self._home(path), {}).pop(path, None)
-        for attempt in range(1, self.at(path).attempts + 2):
+        for attempt in range(1, self.at(path).attempts + 2) if self.why_stopped else ():
             self.why_stopped.pop((path, attempt), None)
-        by_path: tuple[dict[str, Any], ...] = (
-            self._paths, self._children, self._at_work, self._counted, self._last_failed,
-            self.accounts, self.answers, self.awaited, self.edits, self.launched, self.open_gates,
-            self.questions, self.revisions, self.sizes, self.steering_requests, self.stops,
-            self.tasks, self.told, self.undoing, self.waits,
-        )  # fmt: skip
-        for kept in by_path:
-            kept.pop(path, None)
+        for kept in self._by_path:
+            if kept:  # most are empty in most runs
+                kept.pop(path, None)
         for paths in (self._reserved, self.begun_once, self.unresolved):
             paths.discard(path)
+        for events in (self.denied, self.spending, self._signals):
+            events.clear()
         if not self._last_failed:
             self.failed_launches.clear()
             self.followed.clear()
-        for events in (self.denied, self.spending, self._signals):
-            events.clear()
         return None if account is None else account.spent(alive=False).usage
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {

@@ -273,6 +273,12 @@ def end_view(
     )  # fmt: skip
 
 
+def end_in(events: Iterable[ev.Event], step: StepView) -> StepResult[Any] | None:
+    """The result of a step among the events of its path; None if it has not ended since."""
+    ends = [one.result for one in events if isinstance(one, ev.Ended)]
+    return ends[-1] if ends and step.duration_ms is not None else None
+
+
 def exit_code_of(output: Any) -> int:
     """The exit code of a command's result; 0 for any other output."""
     return output.exit_code if isinstance(output, CommandResult) else 0

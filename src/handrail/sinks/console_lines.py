@@ -12,6 +12,7 @@ from typing import Literal
 from handrail.model.dataclass import dataclass
 from handrail.model.results import Skipped
 from handrail.record.live_view import LiveRun, LiveStep
+from handrail.record.view import end_view
 from handrail.shortening import clean
 from handrail.sinks.console_text import (
     TONES,
@@ -176,7 +177,10 @@ class Drawing:
     def _remark(self, step: LiveStep) -> list[Span]:
         """What the step waits for, its error, or the last line that it printed."""
         if not step.live:
-            message = [self._error(step), "" if step.end is None else handled_text(step.end)]
+            message = [
+                self._error(step),
+                "" if step.end is None else handled_text(end_view(step.end)),
+            ]
             tone: Tone = "bad" if step.state == "failed" else "dim"
             return [Span(f"  {one}", tone) for one in message if one]
         spans: list[Span] = []
@@ -197,8 +201,8 @@ class Drawing:
 
     def _error(self, step: LiveStep) -> str:
         """The step's answer, skip reason or error; for an inner step's error, where it began."""
-        if step.end is not None and step.end.answer is not None:
-            return event_text(step.end.answer)
+        if step.answer is not None:
+            return event_text(step.answer)
         if step.end is not None and isinstance(step.end.output, Skipped):
             return clean(step.end.output.reason)
         cause = step.problem

@@ -187,7 +187,7 @@ class _Run:
     def note(self, event: Event | Progress) -> None:
         """Remember what the spans of later events need."""
         self.started = min(self.started, event.at)
-        self.recorded.take((event,))
+        self.recorded.apply(event)
         match event:
             case ev.WorkflowStarted() | ev.RunResumed():
                 self.workflow = event.workflow_name or self.workflow
