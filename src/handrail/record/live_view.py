@@ -90,9 +90,13 @@ class LiveStep:
     reasons: dict[str | None, int] | None = None
     """Of a group: how many of its members failed with each error class."""
     tally: dict[str, int] | None = None
-    """How many of its children are in each state."""
-    kept: dict[str, dict[int, LiveStep]] | None = None
-    """Its children by state: all live ones, the first failed ones, the last others as ``done``."""
+    """How many of its children ended in each state."""
+    running: dict[int, LiveStep] | None = None
+    waiting: dict[int, LiveStep] | None = None
+    failed: dict[int, LiveStep] | None = None
+    """The first failed ones of its children."""
+    done: dict[int, LiveStep] | None = None
+    """The last ones that ended otherwise."""
 
     @property
     def live(self) -> bool:
@@ -105,30 +109,32 @@ class LiveStep:
         return None if self.wait is None or self.wait.kind != "time" else self.wait.until
 
     @property
-    def children(self) -> int:
-        """How many children it has had."""
+    def ended(self) -> int:
+        """How many of its children ended."""
         return sum(self.tally.values()) if self.tally else 0
 
     @property
-    def ended(self) -> int:
-        """How many of its children ended."""
-        return self.children - self.count("running") - self.count("waiting")
+    def children(self) -> int:
+        """How many children it has had."""
+        return self.ended + self.count("running") + self.count("waiting")
 
     def count(self, state: str) -> int:
         """How many of its children are in this state."""
+        if state in _LIVE:
+            return len(self.kept_in(state))
         return self.tally.get(state, 0) if self.tally else 0
 
     def kept_in(self, state: str) -> Collection[LiveStep]:
         """Its children in this state, as far as they are kept; ``done`` has all but the failed."""
-        return self.kept[state].values() if self.kept and state in self.kept else ()
+        kept: dict[int, LiveStep] | None = getattr(self, state)
+        return kept.values() if kept else ()
 
     def counts(self, *, live: bool = True) -> Iterator[tuple[str, str]]:
         """Of a group: how its members did, as ``member_counts``; ``live``: also those at work.
 
         The reasons of failures are there if its own error does not tell them.
         """
-        tally = self.tally or {}
-        states = {state: count for state, count in tally.items() if live or state not in _LIVE}
+        states = {**(self.tally or {}), **{one: self.count(one) for one in _LIVE if live}}
         told = self.live or self.problem is not None or self.reasons is None
         reasons = None if told else self.reasons
         if reasons is not None and sum(reasons.values()) != self.count("failed"):
@@ -146,15 +152,18 @@ class LiveStep:
 
     def join(self, child: LiveStep) -> None:
         """File a child by its state."""
-        state = child.state
-        tally = self.tally = self.tally if self.tally is not None else {}
-        tally[state] = tally.get(state, 0) + 1
-        self.kept = self.kept if self.kept is not None else {}
-        kept = self.kept.setdefault(_KEPT_AS.get(state, "done"), {})
-        if state not in _LIVE and len(kept) >= _KEPT[min(self.depth, len(_KEPT) - 1)]:
-            if state == "failed":  # the first failures say most
-                return
-            del kept[next(iter(kept))]
+        state, name = child.state, _KEPT_AS.get(child.state, "done")
+        kept = getattr(self, name)
+        if kept is None:
+            kept = {}
+            setattr(self, name, kept)
+        if state not in _LIVE:
+            tally = self.tally = self.tally if self.tally is not None else {}
+            tally[state] = tally.get(state, 0) + 1
+            if len(kept) >= _KEPT[min(self.depth, len(_KEPT) - 1)]:
+                if state == "failed":  # the first failures say most
+                    return
+                del kept[next(iter(kept))]
         kept[child.order] = child
 
     def count_reason(self, error_type: str | None) -> None:
@@ -165,14 +174,15 @@ class LiveStep:
 
     def leave(self, child: LiveStep, state: StepState) -> None:
         """Remove a child that was filed under ``state``."""
-        if self.tally and self.tally.get(state):
+        if state not in _LIVE and self.tally and self.tally.get(state):
             self.tally[state] -= 1
-        if self.kept:
-            self.kept.get(_KEPT_AS.get(state, "done"), {}).pop(child.order, None)
+        kept = getattr(self, _KEPT_AS.get(state, "done"))
+        if kept:
+            kept.pop(child.order, None)
 
     def forget_children(self) -> None:
         """Drop all children and their counts, for another attempt or to save memory."""
-        self.kept = self.tally = self.reasons = None
+        self.running = self.waiting = self.failed = self.done = self.tally = self.reasons = None
 
     def live_children(self) -> list[LiveStep]:
         """The children that have not ended."""
@@ -190,7 +200,7 @@ class LiveStep:
         The work is bounded by ``most``, however many children there are.
         """
         running, failed, waiting = map(self.kept_in, ("running", "failed", "waiting"))
-        done = self.kept["done"] if self.kept and "done" in self.kept else {}
+        done = self.done or {}
         room = _shares([len(running), len(failed), len(waiting), len(done)], most)
         return [
             *islice(failed, room[1]),
@@ -526,9 +536,8 @@ class LiveRun:
         """Take the event's counts: members taken from the record had no events of their own."""
         step.size = max(step.size or 0, event.total)
         step.why_stopped = event.why_stopped or ""
-        live = {state: step.count(state) for state in _LIVE}
         ended = {state: getattr(event, state) for state in _COUNTED}
-        step.tally = {state: count for state, count in (live | ended).items() if count}
+        step.tally = {state: count for state, count in ended.items() if count}
 
     def _work_grew(self, step: LiveStep, event: ev.WorkGrew) -> None:
         step.size, step.refused = event.total, event.refused
@@ -660,9 +669,8 @@ def _undo(path: str) -> str:
 
 def _state_from_below(step: LiveStep) -> StepState:
     """The state of a live step: it waits if nothing below it runs, and something waits."""
-    tally = step.tally or {}
-    if tally.get("running"):
+    if step.running:
         return "running"
-    if tally.get("waiting") or step.wait is not None:
+    if step.waiting or step.wait is not None:
         return "waiting"
     return "running"
