@@ -47,6 +47,7 @@ FOLDERS_OF_EXTRAS = {
     "coordination/test_hub_claims.py": ["cyclopts", "websockets"],
     "coordination/test_server.py": ["cyclopts", "websockets"],
     "examples": ["cyclopts", "jinja2", "rich"],
+    "examples/test_approvals.py": ["httpx2", "starlette", "uvicorn"],
     "hub_programs": ["websockets"],
     "sinks/test_otel.py": ["opentelemetry"],
     "web/test_access.py": ["starlette", "httpx2"],

@@ -694,8 +694,8 @@ class Recorded(PathTree):
         return (
             self._paths, self._children, self._at_work, self._counted, self._last_failed,
             self.accounts, self.answers, self.awaited, self.edits, self.launched, self.open_gates,
-            self.questions, self.revisions, self.sizes, self.steering_requests, self.stops,
-            self.tasks, self.told, self.undoing, self.waits,
+            self.overdue, self.questions, self.revisions, self.sizes, self.steering_requests,
+            self.stops, self.tasks, self.told, self.undoing, self.waits,
         )  # fmt: skip
 
     def forget_ended(self, path: str) -> Usage | None:

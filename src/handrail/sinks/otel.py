@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from handrail.model import events as ev
 from handrail.model.events import Event, Progress
 from handrail.model.results import StepResult, Usage
 from handrail.record.run_record import Recorded
+from handrail.sinks import gen_ai
 
 if TYPE_CHECKING:
     from opentelemetry import metrics, trace
@@ -22,8 +24,9 @@ class OtelSink:
     An attempt has a span if it failed, or succeeded after others failed. The ids of spans are
     derived from the run's id and the path, so a resumed run continues its trace; steps replayed
     from the record are not exported again. A span is exported at its end, that of the run at the
-    run's end. Launches have the ``gen_ai.*`` attributes. No span has inputs, outputs or prompts.
-    The providers are the global ones by default.
+    run's end. Launches have the ``gen_ai.*`` attributes; if ``OTEL_SEMCONV_STABILITY_OPT_IN`` has
+    ``gen_ai_latest_experimental``, runs too, all by the conventions v0.1.0. No span has inputs,
+    outputs or prompts. The providers are the global ones by default.
 
     Raises:
         MissingExtra: opentelemetry-api is not installed.
@@ -39,6 +42,7 @@ class OtelSink:
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise MissingExtra("OtelSink", "opentelemetry-api", "otel") from error
+        self._latest = gen_ai.is_wanted(os.environ)
         self._trace = trace
         self._tracer: Any = trace.get_tracer("handrail", tracer_provider=tracer_provider)
         self._ids = _Ids()
@@ -110,9 +114,7 @@ class OtelSink:
         run.began[path] = at
 
     def _launch(self, run: _Run, event: ev.AgentFinished) -> None:
-        began, turn = run.turns.pop(event.path, (event.at, 0))
-        session = run.recorded.at(event.path).session
-        backend = "" if session is None else session.backend
+        began, turn, backend = run.turns.pop(event.path, (event.at, 0, ""))
         facts: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": event.path.rpartition("/")[2],
@@ -122,6 +124,7 @@ class OtelSink:
             "handrail.launch.status": event.status,
             "error.type": event.kind,
             **_usage(event.usage),
+            **(gen_ai.of_launch(event, backend) if self._latest else {}),
         }
         facts = {name: value for name, value in facts.items() if value not in {"", None}}
         name = f"invoke_agent {facts['gen_ai.agent.name']}"
@@ -138,8 +141,12 @@ class OtelSink:
     def _run_ended(self, run: _Run, event: ev.WorkflowCompleted) -> None:
         facts = {"handrail.run.id": event.run_id, "handrail.run.status": event.status}
         began = min(run.started, event.at - event.duration_ms / 1000)
-        name = run.workflow or event.run_id
-        self._span(run, "", f"run {name}", began, event.at, facts, event.error)
+        workflow = run.workflow or event.run_id
+        name = f"run {workflow}"
+        if self._latest:
+            facts |= gen_ai.of_run(event, workflow)
+            name = f"invoke_workflow {workflow}"
+        self._span(run, "", name, began, event.at, facts, event.error)
 
     def _span(  # noqa: PLR0917  # what a span is made of
         self,
@@ -182,7 +189,8 @@ class _Run:
         self.recorded = Recorded()
         self.began: dict[str, float] = {}
         """By path, when the step's current attempt began."""
-        self.turns: dict[str, tuple[float, int]] = {}
+        self.turns: dict[str, tuple[float, int, str]] = {}
+        """By path, when its agent was asked last, how often by then, and the backend."""
 
     def note(self, event: Event | Progress) -> None:
         """Remember what the spans of later events need."""
@@ -196,7 +204,7 @@ class _Run:
             case ev.StepReplayed(result=StepResult() as result):
                 self.started = min(self.started, result.at - result.duration_ms / 1000)
             case ev.AgentTurnStarted(path=path):
-                self.turns[path] = (event.at, event.turn)
+                self.turns[path] = (event.at, event.turn, event.backend)
             case _:
                 pass
 
