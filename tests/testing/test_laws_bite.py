@@ -14,7 +14,7 @@ from handrail.core import attempts, ending, failing, machine, stopping
 from handrail.core.groups import GroupNode, Members
 from handrail.core.nodes import Node
 from handrail.core.nodes import Phase as NodePhase
-from handrail.core.run_state import Action, CoreState, StepNode, Stop
+from handrail.core.run_state import Action, RunState, StepNode, Stop
 from handrail.model import events as ev
 from handrail.testing import strategies
 from tests.testing import laws, test_laws_pure
@@ -97,7 +97,7 @@ def test_a_second_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed attempt that ends a step which is stopped already is seen."""
     fail = failing.fail_for_good
 
-    def twice(run: CoreState, node: StepNode, failure: Any) -> None:
+    def twice(run: RunState, node: StepNode, failure: Any) -> None:
         fail(run, node, failure)
         fail(run, node, failure)
 
@@ -109,7 +109,7 @@ def test_a_second_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_group_that_ends_before_its_members_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that does not wait for those it cancels is seen."""
 
-    def end_at_once(self: GroupNode, run: CoreState, child: Node, result: Any) -> None:
+    def end_at_once(self: GroupNode, run: RunState, child: Node, result: Any) -> None:
         self.members.count(child, result)
         if self.phase is NodePhase.RUNNING:
             self.stopped(run)
@@ -123,7 +123,7 @@ def test_an_event_after_the_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     """An event that follows the end of the run is seen."""
     complete = ending._complete
 
-    def complete_and_say_more(run: CoreState) -> None:
+    def complete_and_say_more(run: RunState) -> None:
         complete(run)
         run.record(ev.LimitReached("max_steps", 1))
 
@@ -143,7 +143,7 @@ def test_rollbacks_in_order_of_success_are_seen(monkeypatch: pytest.MonkeyPatch)
     """Undoing the first step first is seen."""
     undo = ending.undo
 
-    def undo_first(run: CoreState, node: Node, then: Callable[[], None]) -> None:
+    def undo_first(run: RunState, node: Node, then: Callable[[], None]) -> None:
         if node.rollbacks:
             node.rollbacks.append(node.rollbacks.pop(0))
         undo(run, node, then)
@@ -155,7 +155,7 @@ def test_rollbacks_in_order_of_success_are_seen(monkeypatch: pytest.MonkeyPatch)
 def test_an_attempt_after_a_cancellation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that goes on to its fallback although it is being stopped is seen."""
 
-    def go_on(run: CoreState, node: StepNode) -> None:
+    def go_on(run: RunState, node: StepNode) -> None:
         node.stop, node.hard, node.unwinding = None, False, False
         attempts.attempt(run, node)
 
@@ -167,7 +167,7 @@ def test_a_wait_that_outlives_a_cancellation_is_seen(monkeypatch: pytest.MonkeyP
     """A step that waits on although its run is cancelled is seen."""
     stop = stopping._stop_childless
 
-    def stop_unless_it_waits(run: CoreState, node: Node, reason: str) -> None:
+    def stop_unless_it_waits(run: RunState, node: Node, reason: str) -> None:
         if node.path not in run.gates:
             stop(run, node, reason)
 
@@ -193,7 +193,7 @@ def test_a_window_that_opens_too_far_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 def test_commands_out_of_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that are stopped last first are seen."""
 
-    def stop_last_first(self: GroupNode, run: CoreState, reason: str) -> None:
+    def stop_last_first(self: GroupNode, run: RunState, reason: str) -> None:
         for member in (self.live or {}).values():
             run.push(Stop(member, reason))
 
@@ -205,10 +205,10 @@ def test_recursion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agenda that is worked off by calls within calls overflows the stack."""
     history = test_laws_pure.finished(test_laws_pure.begun()).events[:-3]
 
-    def act_at_once(run: CoreState, action: Action) -> None:
+    def act_at_once(run: RunState, action: Action) -> None:
         machine._act(run, action)
 
-    monkeypatch.setattr(CoreState, "push", act_at_once)
+    monkeypatch.setattr(RunState, "push", act_at_once)
     with pytest.raises(RecursionError):
         test_laws_pure.in_a_shallow_stack(lambda: Hand(test_laws_pure.many, history=history))
 

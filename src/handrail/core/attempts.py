@@ -19,9 +19,9 @@ from handrail.core.replaying import replay
 from handrail.core.run_state import (
     AgentNode,
     CompositeNode,
-    CoreState,
     LeafNode,
     Open,
+    RunState,
     StepNode,
     Stop,
 )
@@ -37,7 +37,7 @@ from handrail.steps.verbs import wanted_by
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 
 
-def open_step(run: CoreState, node: StepNode) -> None:
+def open_step(run: RunState, node: StepNode) -> None:
     """Replay a new step from the record, or else evaluate its predicate or start it."""
     step, parent = node.step, node.parent
     assert parent is not None
@@ -69,7 +69,7 @@ def open_step(run: CoreState, node: StepNode) -> None:
         _start(run, node)
 
 
-def predicate_answered(run: CoreState, node: StepNode, report: cmd.Evaluated) -> None:
+def predicate_answered(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
     """Start or skip the step as its predicate says; an error of the predicate fails it."""
     if report.error is not None:
         _start_to_fail(run, node, failure_of(report.error))
@@ -82,7 +82,7 @@ def predicate_answered(run: CoreState, node: StepNode, report: cmd.Evaluated) ->
         run.skip(node)
 
 
-def _start(run: CoreState, node: StepNode, *, verdict: bool | None = None) -> None:
+def _start(run: RunState, node: StepNode, *, verdict: bool | None = None) -> None:
     node.started_at = run.now
     node.phase = Phase.RUNNING
     once = node.step.modifiers.once
@@ -92,7 +92,7 @@ def _start(run: CoreState, node: StepNode, *, verdict: bool | None = None) -> No
     attempt(run, node)
 
 
-def _start_to_fail(run: CoreState, node: StepNode, failure: AttemptFailure) -> None:
+def _start_to_fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Start a step only to fail it: no retry, fallback or default follows a failed predicate."""
     node.started_at = run.now
     node.phase = Phase.RUNNING
@@ -100,7 +100,7 @@ def _start_to_fail(run: CoreState, node: StepNode, failure: AttemptFailure) -> N
     fail_for_good(run, node, failure)
 
 
-def attempt(run: CoreState, node: StepNode) -> None:
+def attempt(run: RunState, node: StepNode) -> None:
     """Begin the next attempt of a step."""
     node.attempt += 1
     node.yields = 0
@@ -115,7 +115,7 @@ def attempt(run: CoreState, node: StepNode) -> None:
         _begin(run, node)
 
 
-def _begin(run: CoreState, node: CompositeNode) -> None:
+def _begin(run: RunState, node: CompositeNode) -> None:
     timeout_s = node.step.modifiers.timeout_s
     if timeout_s is not None:
         due = run.recorded.due(node.path, "timeout", node.attempt) or run.now + timeout_s
@@ -124,7 +124,7 @@ def _begin(run: CoreState, node: CompositeNode) -> None:
     begin_claimed(run, node)
 
 
-def perform(run: CoreState, node: StepNode, *, interrupted: bool) -> None:
+def perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
     """Have the engine perform an attempt of a leaf."""
     if isinstance(node, AgentNode):
         first_launch(run, node, interrupted=interrupted)
@@ -146,7 +146,7 @@ def perform(run: CoreState, node: StepNode, *, interrupted: bool) -> None:
     )
 
 
-def begin_claimed(run: CoreState, node: CompositeNode) -> None:
+def begin_claimed(run: RunState, node: CompositeNode) -> None:
     """Begin an attempt once its claims are granted; a replayed attempt begins without them."""
     if wanted_by(node.step) is None:
         node.begin(run)
@@ -161,7 +161,7 @@ def begin_claimed(run: CoreState, node: CompositeNode) -> None:
         _request_claims(run)
 
 
-def claim_answered(run: CoreState, node: CompositeNode, report: cmd.Evaluated) -> None:
+def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
     """Begin what waited for the claims of a step; if they cannot be granted, fail the step."""
     waits_to_begin, node.asking = node.asking, False
     del run.unclaimed[node.path]
@@ -178,14 +178,14 @@ def claim_answered(run: CoreState, node: CompositeNode, report: cmd.Evaluated) -
         run.push(Stop(node, str(report.error)))
 
 
-def _was_entered(run: CoreState, node: CompositeNode) -> bool:
+def _was_entered(run: RunState, node: CompositeNode) -> bool:
     """Whether an earlier drive recorded anything below this attempt of the step."""
     recorded = run.recorded
     children = recorded.children(node.path)
     return any(recorded.at(child).attempt == node.attempt for child in children)
 
 
-def _request_claims(run: CoreState) -> None:
+def _request_claims(run: RunState) -> None:
     """Request the claims of waiting composites; of nested ones, the outer one requests first."""
     for path, node in run.unclaimed.items():
         if path not in run.claimed and not waits_for_claim_above(run, node):

@@ -9,7 +9,7 @@ from handrail.core import commands as cmd
 from handrail.core.generators import close
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
-from handrail.core.run_state import BodyStepNode, CoreState, EndBody
+from handrail.core.run_state import BodyStepNode, EndBody, RunState
 from handrail.errors import DuplicateStepName, RunCancelled
 from handrail.later import later
 from handrail.model import events as ev
@@ -39,7 +39,7 @@ MANY_VISITS = 1000
 """So often one place in a body may yield before a warning, if ``max_visits`` is not set."""
 
 
-def _count_visits(run: CoreState, node: Node, generator: Any) -> None:
+def _count_visits(run: RunState, node: Node, generator: Any) -> None:
     """Count how often each place in a long body yielded; warn, once, if one did too often."""
     frame, seen, places = generator.gi_frame, node.seen or {}, run.places.get(node.path)
     if places is None:
@@ -55,7 +55,7 @@ def _count_visits(run: CoreState, node: Node, generator: Any) -> None:
     warn_at(text, frame.f_code, frame.f_lineno, frame.f_globals)
 
 
-def go_on(run: CoreState, node: Node, result: StepResult[Any]) -> None:
+def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
     """Resume the body with the result of its step; a stopped body is unwound or closed."""
     if node.stop is not None and not node.unwinding:
         unwind(run, node)
@@ -69,7 +69,7 @@ def go_on(run: CoreState, node: Node, result: StepResult[Any]) -> None:
         advance(run, node, None, StepFailed(result))
 
 
-def unwind(run: CoreState, node: Node) -> None:
+def unwind(run: RunState, node: Node) -> None:
     """Throw RunCancelled, once: steps that the body yields from now on are clean-up."""
     if node.hard:
         _close(run, node)
@@ -79,14 +79,14 @@ def unwind(run: CoreState, node: Node) -> None:
     advance(run, node, None, RunCancelled(node.stop or "cancelled"))
 
 
-def _close(run: CoreState, node: Node) -> None:
+def _close(run: RunState, node: Node) -> None:
     assert isinstance(node, (RunNode, MemberNode, BodyStepNode))
     assert node.generator is not None
     run.push(EndBody(node, None, close(node.generator)))
 
 
 def advance(
-    run: CoreState, node: Node, value: Any = None, error: BaseException | None = None
+    run: RunState, node: Node, value: Any = None, error: BaseException | None = None
 ) -> None:
     """Send the body a value, or throw the error into it; open the step it yields, or end it."""
     generator = node.generator
@@ -103,7 +103,7 @@ def advance(
         run.push(EndBody(node, None, given))
 
 
-def _yielded(run: CoreState, node: Node, generator: Any, step: Step[Any]) -> StepResult[Any] | None:
+def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> StepResult[Any] | None:
     """Open a yielded step; or return its recorded result, if the body can continue at once."""
     if type(step) is not Step:
         run.mistake(not_a_step(step, line_of(generator)))
@@ -140,7 +140,7 @@ def _yielded(run: CoreState, node: Node, generator: Any, step: Step[Any]) -> Ste
     return None
 
 
-def begin_plain(run: CoreState, parent: Node, step: Step[Any], path: str) -> None:
+def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
     """Open, start and attempt a simple leaf in one go; most steps take this path."""
     verb = step.verb
     node = run.new_node(parent, step, path)

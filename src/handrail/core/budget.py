@@ -15,7 +15,7 @@ from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
 from handrail.core.ledger import UNKNOWN, Breach, Scope, ScopeSums
 from handrail.core.nodes import Node, Phase, nearest_deadline
-from handrail.core.run_state import AgentNode, CoreState, StepNode
+from handrail.core.run_state import AgentNode, RunState, StepNode
 from handrail.errors import BudgetExceeded
 from handrail.model import events as ev
 from handrail.model.launch import Launch
@@ -30,7 +30,7 @@ STOP, ALLOW = "stop", "allow"
 # -- before a launch -------------------------------------------------------------------------------
 
 
-def scopes_above(run: CoreState, node: Node) -> tuple[Scope, ...]:
+def scopes_above(run: RunState, node: Node) -> tuple[Scope, ...]:
     """The budgets that bound a launch of this node, innermost first."""
     found: list[Scope] = []
     above: Node | None = node
@@ -43,7 +43,7 @@ def scopes_above(run: CoreState, node: Node) -> tuple[Scope, ...]:
     return tuple(found)
 
 
-def queue_launch(run: CoreState, node: AgentNode, launch: Launch, *, interrupted: bool) -> bool:
+def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted: bool) -> bool:
     """Note the launch as the node's next; True if a budget bounds it, so that it is queued.
 
     ``Granted`` will say when its turn has come.
@@ -59,7 +59,7 @@ def queue_launch(run: CoreState, node: AgentNode, launch: Launch, *, interrupted
     return True
 
 
-def breach_of(run: CoreState, node: AgentNode, scopes: tuple[Scope, ...]) -> Breach | None:
+def breach_of(run: RunState, node: AgentNode, scopes: tuple[Scope, ...]) -> Breach | None:
     """The bound that the node's next launch would pass; None if there is room for it."""
     refused = run.answered.get(_question_of(run, node))
     if refused is not None and refused.answer == STOP:
@@ -69,7 +69,7 @@ def breach_of(run: CoreState, node: AgentNode, scopes: tuple[Scope, ...]) -> Bre
 
 
 def defer_unmeasured(
-    run: CoreState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
+    run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> bool:
     """Defer the launch, and return True, while a first launch must show what one uses.
 
@@ -85,7 +85,7 @@ def defer_unmeasured(
     return False
 
 
-def _is_unmeasured(run: CoreState, scope: Scope) -> bool:
+def _is_unmeasured(run: RunState, scope: Scope) -> bool:
     budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     if sums.ended_launches:
         return False
@@ -94,7 +94,7 @@ def _is_unmeasured(run: CoreState, scope: Scope) -> bool:
     )
 
 
-def reserve(run: CoreState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...]) -> None:
+def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...]) -> None:
     """Reserve the launch's share in each budget above it."""
     for scope in scopes:
         run.budgets.at_work.setdefault(scope.path, set()).add(node.path)
@@ -109,7 +109,7 @@ def reserve(run: CoreState, node: AgentNode, launch: Launch, scopes: tuple[Scope
     run.record(event)
 
 
-def deadline_of(run: CoreState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
+def deadline_of(run: RunState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
     """When a budget of wall time stops a launch, and with which error; None for never."""
     found: cmd.Deadline | None = None
     for scope in scopes:
@@ -123,11 +123,11 @@ def deadline_of(run: CoreState, scopes: tuple[Scope, ...]) -> cmd.Deadline | Non
     return found
 
 
-def _limit(run: CoreState, scope: Scope, name: str, bound: float) -> float:
+def _limit(run: RunState, scope: Scope, name: str, bound: float) -> float:
     return bound * (1 + run.budgets.times(scope.path, name))
 
 
-def _share_of(run: CoreState, scope: Scope, count: int) -> tuple[int | None, float | None]:
+def _share_of(run: RunState, scope: Scope, count: int) -> tuple[int | None, float | None]:
     """The tokens and dollars to reserve for launches; None where the budget has no bound."""
     budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     tokens = usd = None
@@ -138,7 +138,7 @@ def _share_of(run: CoreState, scope: Scope, count: int) -> tuple[int | None, flo
     return tokens, usd
 
 
-def _breach(run: CoreState, scope: Scope, count: int) -> Breach | None:
+def _breach(run: RunState, scope: Scope, count: int) -> Breach | None:
     tokens, usd = _share_of(run, scope, count)
     more = {"launches": count, "tokens": tokens or 0, "usd": usd or 0}
     for name, bound, used in _bounds(run, scope):
@@ -153,7 +153,7 @@ def _breach(run: CoreState, scope: Scope, count: int) -> Breach | None:
 # -- breaches --------------------------------------------------------------------------------------
 
 
-def refuse(run: CoreState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+def refuse(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
     """Carry out what the budget says about a launch that it has no room for."""
     policy = "ask" if breach.name == UNKNOWN else breach.scope.budget.on_breach
     match "fail" if breach.refused else policy:
@@ -169,24 +169,24 @@ def refuse(run: CoreState, node: AgentNode, launch: Launch, breach: Breach) -> N
             _ask_for_more(run, node, launch, breach)
 
 
-def _fail(run: CoreState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+def _fail(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
     failure = failure_of(breach.error, retryable=False)
     failure.usage = launch.spent
     fail(run, node, failure)
 
 
-def _question_of(run: CoreState, node: AgentNode) -> str:
+def _question_of(run: RunState, node: AgentNode) -> str:
     """The path of the gate that asks whether the node's next launch may be made."""
     return budget_gate(node.path, run.budgets.allowed.get(node.path, 0) + 1)
 
 
-def _refusal(run: CoreState, scope: Scope) -> Breach:
+def _refusal(run: RunState, scope: Scope) -> Breach:
     """The breach that a person refused to allow: the bound of which most is used."""
     name, bound, used = max(_bounds(run, scope), key=lambda bound: bound[2] / bound[1])
     return Breach(scope, name, used, _limit(run, scope, name, bound), 0, refused=True)
 
 
-def _ask_for_more(run: CoreState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+def _ask_for_more(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
     path = _question_of(run, node)
     run.budgets.asking[path] = (node.path, launch, breach)
     node.phase = Phase.PAUSED
@@ -207,7 +207,7 @@ def _ask_for_more(run: CoreState, node: AgentNode, launch: Launch, breach: Breac
     run.emit(cmd.Ask(path, gate))
 
 
-def budget_answered(run: CoreState, event: ev.GateAnswered) -> bool:
+def budget_answered(run: RunState, event: ev.GateAnswered) -> bool:
     """Queue the launch, or fail the attempt; False if no budget asks at this path."""
     asked = run.budgets.asking.pop(event.path, None)
     if asked is None:
@@ -227,7 +227,7 @@ def budget_answered(run: CoreState, event: ev.GateAnswered) -> bool:
     return True
 
 
-def budget_refused(run: CoreState, report: cmd.GateRefused) -> bool:
+def budget_refused(run: RunState, report: cmd.GateRefused) -> bool:
     """Fail the attempt with why the gate got no answer; False if no budget asks at this path."""
     asked = run.budgets.asking.pop(report.path, None)
     if asked is None:
@@ -238,13 +238,13 @@ def budget_refused(run: CoreState, report: cmd.GateRefused) -> bool:
     return True
 
 
-def close_budget_gate(run: CoreState, node: AgentNode) -> None:
+def close_budget_gate(run: RunState, node: AgentNode) -> None:
     """Close the gate of a step that was stopped."""
     run.budgets.asking.pop(node.budget_gate, None)
     run.gates.pop(node.budget_gate, None)
 
 
-def _close_gate(run: CoreState, path: str, gate: str) -> AgentNode | None:
+def _close_gate(run: RunState, path: str, gate: str) -> AgentNode | None:
     run.gates.pop(gate, None)
     node = run.nodes.get(path)
     if not isinstance(node, AgentNode):
@@ -257,7 +257,7 @@ def _close_gate(run: CoreState, path: str, gate: str) -> AgentNode | None:
 
 
 def settle(
-    run: CoreState, node: AgentNode, usage: Usage | None, took_s: float = 0.0, *, unmade: int = 0
+    run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 0.0, *, unmade: int = 0
 ) -> None:
     """Replace the reservation by the launch's usage, warn if it is much, queue deferred ones.
 
@@ -273,14 +273,14 @@ def settle(
     _launch_deferred(run)
 
 
-def settle_total(run: CoreState, node: AgentNode, total: Usage | None, took_s: float = 0.0) -> None:
+def settle_total(run: RunState, node: AgentNode, total: Usage | None, took_s: float = 0.0) -> None:
     """``settle``, where only the sum with the usage of the launches before is known."""
     before = node.launch_spent
     used = total if total is None or before is None else own_usage(total, before)
     settle(run, node, used, took_s)
 
 
-def _launch_deferred(run: CoreState) -> None:
+def _launch_deferred(run: RunState) -> None:
     """Queue the launches that waited for a first one to end."""
     deferred, run.budgets.deferred = run.budgets.deferred, []
     for path, launch, interrupted in deferred:
@@ -289,7 +289,7 @@ def _launch_deferred(run: CoreState) -> None:
             queue_launch(run, node, launch, interrupted=interrupted)
 
 
-def _warn(run: CoreState, node: AgentNode, scope: Scope) -> None:
+def _warn(run: RunState, node: AgentNode, scope: Scope) -> None:
     budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     for name, bound, used in _bounds(run, scope):
         limit = _limit(run, scope, name, bound)
@@ -302,7 +302,7 @@ def _warn(run: CoreState, node: AgentNode, scope: Scope) -> None:
 
 
 def _warn_once(  # noqa: PLR0917  # the fields of one warning
-    run: CoreState, node: AgentNode, scope: Scope, name: str, used: float, limit: float
+    run: RunState, node: AgentNode, scope: Scope, name: str, used: float, limit: float
 ) -> None:
     key = (scope.path, name, run.budgets.times(scope.path, name))
     if key not in run.budgets.warned:
@@ -310,7 +310,7 @@ def _warn_once(  # noqa: PLR0917  # the fields of one warning
         run.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
 
 
-def _bounds(run: CoreState, scope: Scope) -> Iterator[tuple[str, float, float]]:
+def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:
     """The name and value of each bound that is set, with how much of it is used."""
     budget: Budget = scope.budget
     sums: ScopeSums = run.budgets.ledger.of(scope.path)

@@ -1,7 +1,7 @@
 """Compares recorded steps and items with those of today's code: what "changed" means is told here.
 
 ``compensation`` goes through what has ended, and asks for each part of it; ``comparison``, which
-tests recorded runs, asks the same. A change that nobody accepted is kept in ``CoreState.changes``,
+tests recorded runs, asks the same. A change that nobody accepted is kept in ``RunState.changes``,
 and ends the drive.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.errors import ReplayMismatch, StepChange
 from handrail.record.outputs import steps_within
 from handrail.steps.fingerprint import item_digest
 from handrail.steps.verbs import Step
 
 
-def note_step_change(run: CoreState, above: str, step: Step[Any]) -> bool:
+def note_step_change(run: RunState, above: str, step: Step[Any]) -> bool:
     """Note where a step, or one it contains as data, has changed; True if the drive must end."""
     if run.codec is None or run.recorded.is_empty:
         return False
@@ -33,14 +33,14 @@ def note_step_change(run: CoreState, above: str, step: Step[Any]) -> bool:
     return must_end
 
 
-def change_of(run: CoreState, path: str, step: Step[Any], was: str) -> StepChange | None:
+def change_of(run: RunState, path: str, step: Step[Any], was: str) -> StepChange | None:
     """How a step differs from its recorded fingerprint; None if it does not, or none is known."""
     if not was or run.matches(was, step):
         return None
     return StepChange(path, was, run.fingerprint(step))
 
 
-def item_change(run: CoreState, path: str, item: Any) -> StepChange | None:
+def item_change(run: RunState, path: str, item: Any) -> StepChange | None:
     """How a member's item differs from the recorded one; None if it does not."""
     was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
     if not was or codec is None:
@@ -49,7 +49,7 @@ def item_change(run: CoreState, path: str, item: Any) -> StepChange | None:
     return None if was == now else StepChange(path, f"item {was}", f"item {now}")
 
 
-def note_undone_step_change(run: CoreState, path: str, step: Step[Any]) -> bool:
+def note_undone_step_change(run: RunState, path: str, step: Step[Any]) -> bool:
     """Note if a step that runs again in a fork, since it was undone, has changed: what followed it
     runs again, too. True if the drive must end.
     """
@@ -57,13 +57,13 @@ def note_undone_step_change(run: CoreState, path: str, step: Step[Any]) -> bool:
     return change is not None and note_change(run, change)
 
 
-def note_item_change(run: CoreState, path: str, item: Any) -> bool:
+def note_item_change(run: RunState, path: str, item: Any) -> bool:
     """Note a member whose item has changed; True if the drive must end."""
     change = item_change(run, path, item)
     return change is not None and note_change(run, change)
 
 
-def note_change(run: CoreState, change: StepChange) -> bool:
+def note_change(run: RunState, change: StepChange) -> bool:
     """Keep a change that nobody accepted; True if the drive must end now, at this change.
 
     A rehearsal continues, in order to collect all changes. A run that only unwinds accepts a change
@@ -82,6 +82,6 @@ def note_change(run: CoreState, change: StepChange) -> bool:
     return not run.rehearses
 
 
-def mismatch_of(run: CoreState, *, late: bool = False) -> ReplayMismatch:
+def mismatch_of(run: RunState, *, late: bool = False) -> ReplayMismatch:
     """The error of a run whose changes nobody accepted; ``late`` as in ``ReplayMismatch``."""
     return ReplayMismatch(run.setting.run_id, run.changes, late=late, passed=run.passed)

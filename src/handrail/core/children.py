@@ -17,8 +17,8 @@ from handrail.core.nodes import MemberNode, Node, Phase
 from handrail.core.run_state import (
     BodyStepNode,
     CompositeNode,
-    CoreState,
     EndBody,
+    RunState,
     StepNode,
 )
 from handrail.core.user_code import call_user
@@ -49,7 +49,7 @@ class BranchNode(CompositeNode):
         self.arm = 0
         """The index of the arm whose predicate is asked, or whose step runs."""
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Run the arm that an earlier drive chose, or ask the first predicate."""
         for index, (_, step) in enumerate(self.verb.arms):
             if run.recorded.knows(join(self.base, step.name)):
@@ -59,7 +59,7 @@ class BranchNode(CompositeNode):
         self.arm = 0
         self._ask(run)
 
-    def _ask(self, run: CoreState) -> None:
+    def _ask(self, run: RunState) -> None:
         arms = self.verb.arms
         if self.arm < len(arms):
             predicate = arms[self.arm][0]
@@ -68,7 +68,7 @@ class BranchNode(CompositeNode):
         why = f"none of its {len(arms)} predicates was true. Add an arm (lambda ctx: True, step)."
         fail_with(run, self, NoArmChosen(self.path, why))
 
-    def evaluated(self, run: CoreState, report: cmd.Evaluated) -> None:
+    def evaluated(self, run: RunState, report: cmd.Evaluated) -> None:
         """Run the arm if its predicate was true, else ask the next one."""
         if report.error is not None:
             fail(run, self, failure_of(report.error))
@@ -81,13 +81,13 @@ class BranchNode(CompositeNode):
             self.arm += 1
             self._ask(run)
 
-    def _run_arm(self, run: CoreState) -> None:
+    def _run_arm(self, run: RunState) -> None:
         step = self.verb.arms[self.arm][1]
         path = join(self.base, step.name)
         if run.take_path(self, path, run.where(self), "Name the arms apart."):
             run.open_child(self, step, path)
 
-    def child_ended(self, run: CoreState, child: Node, result: StepResult[Any]) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """End with index, name and output of the arm; if the arm failed, fail with its error."""
         if result.success:
             output = BranchResult(self.arm, result.name, result.output)
@@ -119,7 +119,7 @@ class WorkflowNode(BodyStepNode):
         """Yes: a child workflow that does not succeed leaves nothing behind."""
         return True
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Bind the inputs, record the start, and enter the child's generator."""
         verb = self.verb
         definition = verb.workflow.definition
@@ -149,7 +149,7 @@ class WorkflowNode(BodyStepNode):
         elif what == RAISED:
             self.body_ended(run, None, given)
 
-    def body_ended(self, run: CoreState, value: Any, error: BaseException | None) -> None:
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
         """End with the child's result; on an error run the rollbacks below, then fail with it."""
         name = self.name
         if error is None:
@@ -166,16 +166,16 @@ class WorkflowNode(BodyStepNode):
         failure.error = f"workflow {name!r} failed: {failure.error}"
         undo(run, self, lambda: self._fail(run, failure))
 
-    def used_at_end(self, run: CoreState, _last: Usage | None) -> Usage | None:
+    def used_at_end(self, run: RunState, _last: Usage | None) -> Usage | None:
         """The usage of all its steps."""
         return total_usage(tree_order(run.tree, run.results, self.path))
 
-    def _fail(self, run: CoreState, failure: AttemptFailure) -> None:
+    def _fail(self, run: RunState, failure: AttemptFailure) -> None:
         self.is_open = False
         run.record(ev.SubworkflowEnded(self.path, self.name, "failed", failure.error))
         fail(run, self, failure)
 
-    def stopped(self, run: CoreState) -> None:
+    def stopped(self, run: RunState) -> None:
         """Record that the child was cancelled, if its end is not recorded yet."""
         if self.is_open:
             self.is_open = False
@@ -188,7 +188,7 @@ class ScopeNode(BodyStepNode):
     __slots__ = ()
     verb: ScopedBody
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Enter the generator; fail if an enclosing step has run it already, in any drive."""
         body = self.verb.body
         if _is_repeated(self) or inspect.getgeneratorstate(body) != inspect.GEN_CREATED:
@@ -201,7 +201,7 @@ class ScopeNode(BodyStepNode):
         self.body_inputs = self.inputs
         run.enter(self, body)
 
-    def body_ended(self, run: CoreState, value: Any, error: BaseException | None) -> None:
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
         """End with what the helper returned, or fail with what it raised; no rollback runs yet."""
         end_called(run, self, value, error)
 
@@ -212,17 +212,17 @@ class HeldBodyNode(BodyStepNode):
     __slots__ = ()
     verb: HeldBody
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Call the function, and enter the generator or step that it returns."""
         enter_called(run, self, self.verb.body, self.verb.args)
 
-    def body_ended(self, run: CoreState, value: Any, error: BaseException | None) -> None:
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
         """End with what the body returned, or fail with what it raised; no rollback runs yet."""
         end_called(run, self, value, error)
 
 
 def enter_called(
-    run: CoreState, node: BodyStepNode, body: Callable[..., Any], args: tuple[Any, ...]
+    run: RunState, node: BodyStepNode, body: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
     """Call a function, and run the generator or step that it returns as the node's body."""
     node.body_inputs = node.inputs
@@ -240,7 +240,7 @@ def enter_called(
         run.mistake(no_body(made, place, node.path))
 
 
-def end_called(run: CoreState, node: BodyStepNode, value: Any, error: BaseException | None) -> None:
+def end_called(run: RunState, node: BodyStepNode, value: Any, error: BaseException | None) -> None:
     """End with what the node's body returned, or fail with what it raised."""
     if error is None:
         where = f"the body of step {node.path!r}"

@@ -12,7 +12,7 @@ from handrail.core.failures import body_error_text
 from handrail.core.generators import call
 from handrail.core.mistakes import not_a_step
 from handrail.core.retracing import Outcome, Place, Retracing, Traversal
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.errors import LimitExceeded, StepChange
 from handrail.model import events as ev
 from handrail.model.history import Divergence
@@ -46,7 +46,7 @@ class Comparison(Retracing):
     counts_open = 1
 
     def __init__(
-        self, run: CoreState, begun: Collection[str], end: ev.WorkflowCompleted | None
+        self, run: RunState, begun: Collection[str], end: ev.WorkflowCompleted | None
     ) -> None:
         super().__init__(run)
         self._begun, self._end = begun, end

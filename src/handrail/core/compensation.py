@@ -16,7 +16,7 @@ from handrail.core import commands as cmd
 from handrail.core.changes import note_change, note_item_change, note_step_change
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.retracing import Inputs, Place, Retracing, Traversal
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.errors import StepChange
 from handrail.model.outcome import RETURNED
 from handrail.model.paths import is_within
@@ -31,7 +31,7 @@ _MOST = 5
 
 
 def find_compensations(
-    run: CoreState,
+    run: RunState,
     node: Node,
     traversal: Callable[[CompensationSearch], Traversal],
     then: Callable[[], None],
@@ -48,7 +48,7 @@ def find_compensations(
     search.search(traversal(search))
 
 
-def _is_compared(run: CoreState, path: str) -> bool:
+def _is_compared(run: RunState, path: str) -> bool:
     """True if what is below a path is compared; not if the path itself has changed, or must not."""
     recorded = run.recorded
     if run.codec is None or recorded.unwinds or "" in recorded.undoing:
@@ -65,7 +65,7 @@ class CompensationSearch(Retracing):
 
     def __init__(
         self,
-        run: CoreState,
+        run: RunState,
         node: Node,
         due: Iterable[str],
         then: Callable[[], None],

@@ -13,8 +13,8 @@ from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
     AgentNode,
-    CoreState,
     Ending,
+    RunState,
     StepNode,
     Stop,
 )
@@ -56,7 +56,7 @@ _LOST = "it was not undone: the code has no rollback for it any more, or does no
 # -- rollbacks -------------------------------------------------------------------------------------
 
 
-def undo(run: CoreState, node: Node, then: Callable[[], None]) -> None:
+def undo(run: RunState, node: Node, then: Callable[[], None]) -> None:
     """Run the rollbacks registered below the node, last first, then call ``then``.
 
     Those that an earlier drive completed are not run again.
@@ -81,20 +81,20 @@ def undo(run: CoreState, node: Node, then: Callable[[], None]) -> None:
     run.emit(cmd.Undo(path, rollback, view))
 
 
-def rollback_completed(run: CoreState, event: ev.RollbackCompleted) -> None:
+def rollback_completed(run: RunState, event: ev.RollbackCompleted) -> None:
     """Keep the rollback's error, if any, and run the next: a failed rollback stops no other."""
     node, then = run.undoing.pop(event.path)
     _note_rollback(run, event)
     undo(run, node, then)
 
 
-def _note_rollback(run: CoreState, event: ev.RollbackCompleted) -> None:
+def _note_rollback(run: RunState, event: ev.RollbackCompleted) -> None:
     if event.error is not None:
         error = RollbackError(event.path, event.error, event.error_type or "builtins.Exception")
         run.rollback_errors.append(error)
 
 
-def note_recorded_rollbacks(run: CoreState, path: str, but_below: str | None = None) -> None:
+def note_recorded_rollbacks(run: RunState, path: str, but_below: str | None = None) -> None:
     """Keep the errors of rollbacks that earlier drives ran below a path, in the order they ended.
 
     ``but_below``: a path below which they are left out.
@@ -108,7 +108,7 @@ def note_recorded_rollbacks(run: CoreState, path: str, but_below: str | None = N
         _note_rollback(run, event)
 
 
-def compensation_error(run: CoreState, node: Node) -> WorkflowError | None:
+def compensation_error(run: RunState, node: Node) -> WorkflowError | None:
     """The error of a node that an earlier drive had begun to roll back; None if none had.
 
     Such a run, or attempt of a sub-workflow or group, fails even if today's code would succeed.
@@ -125,7 +125,7 @@ def compensation_error(run: CoreState, node: Node) -> WorkflowError | None:
 # -- the verdict -----------------------------------------------------------------------------------
 
 
-def cancel_requested(run: CoreState, event: ev.CancelRequested) -> None:
+def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
     """Unwind the run as cancelled, unless its end is decided already; a pause ends."""
     steering.unpause(run)
     run.timers_frozen = False
@@ -134,7 +134,7 @@ def cancel_requested(run: CoreState, event: ev.CancelRequested) -> None:
         run.push(Stop(run.root, event.reason))
 
 
-def hit_limit(run: CoreState, name: str, value: float, path: str, why: str = "") -> None:
+def hit_limit(run: RunState, name: str, value: float, path: str, why: str = "") -> None:
     """End the run as failed, naming the limit."""
     error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
     run.ending = run.ending or _cancelled_before(run)
@@ -145,7 +145,7 @@ def hit_limit(run: CoreState, name: str, value: float, path: str, why: str = "")
     run.stop_root(str(error), hard=name not in _SOFT)
 
 
-def was_hard(run: CoreState, node: Node) -> bool:
+def was_hard(run: RunState, node: Node) -> bool:
     """True if the earlier drive that stopped this node was closing bodies, not unwinding them."""
     recorded = run.recorded
     if recorded.limit is not None:
@@ -154,7 +154,7 @@ def was_hard(run: CoreState, node: Node) -> bool:
     return node is run.root and recorded.cancel is None and not recorded.is_empty
 
 
-def note_unwinding(run: CoreState, node: Node, error: BaseException) -> None:
+def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
     """Add what a body raised while it unwound to its stop reason; a cancellation adds nothing."""
     if isinstance(error, (RunCancelled, GeneratorExit)):
         return
@@ -164,7 +164,7 @@ def note_unwinding(run: CoreState, node: Node, error: BaseException) -> None:
         run.ending = replace(run.ending, error=node.stop)
 
 
-def root_ended(run: CoreState, value: Any, error: BaseException | None) -> None:
+def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
     """Decide the run's ending if it is open; run the rollbacks unless the run succeeded."""
     root = run.root
     if isinstance(value, Step):
@@ -191,13 +191,13 @@ def root_ended(run: CoreState, value: Any, error: BaseException | None) -> None:
         undo(run, root, lambda: _all_undone(run))
 
 
-def _cancelled_before(run: CoreState) -> Ending | None:
+def _cancelled_before(run: RunState) -> Ending | None:
     """The ending of a run that an earlier drive was rolling back as cancelled; else None."""
     reason = run.recorded.undoing.get("")
     return None if reason is None else Ending("cancelled", reason)
 
 
-def _recorded_ending(run: CoreState, stop: str) -> Ending:
+def _recorded_ending(run: RunState, stop: str) -> Ending:
     """The ending of a run that an earlier drive stopped: by a limit, cancelled, or by a mistake.
 
     Of a mistake only the text is known.
@@ -219,7 +219,7 @@ def _ending_of(error: BaseException | None) -> Ending:
     return Ending("failed", failure.error, failure.kind, failure.traceback, failure.cause or None)
 
 
-def _all_undone(run: CoreState) -> None:
+def _all_undone(run: RunState) -> None:
     """Add an error for each recorded step whose rollback is no longer in the code; end the run."""
     error_type = qualified(WorkflowError)
     run.rollback_errors += [
@@ -230,7 +230,7 @@ def _all_undone(run: CoreState) -> None:
     _complete(run)
 
 
-def _complete(run: CoreState) -> None:
+def _complete(run: RunState) -> None:
     ending = run.ending
     assert ending is not None
     run.root.phase = Phase.ENDING
@@ -249,7 +249,7 @@ def _complete(run: CoreState) -> None:
     )
 
 
-def close_run(run: CoreState, report: cmd.CloseRun) -> None:
+def close_run(run: RunState, report: cmd.CloseRun) -> None:
     """Suspend: close generators without rollbacks, and drop the steps that they yield then."""
     notes = close_bodies(run)
     for node in run.nodes.values():
@@ -258,7 +258,7 @@ def close_run(run: CoreState, report: cmd.CloseRun) -> None:
     run.record(suspension(run, report.reason, notes))
 
 
-def suspension(run: CoreState, reason: str, notes: Sequence[str] = ()) -> ev.RunSuspended:
+def suspension(run: RunState, reason: str, notes: Sequence[str] = ()) -> ev.RunSuspended:
     """The event that suspends the run as it is, with what it waits for."""
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
     waits = tuple(open_waits(run))
@@ -268,7 +268,7 @@ def suspension(run: CoreState, reason: str, notes: Sequence[str] = ()) -> ev.Run
     return ev.RunSuspended(gates, signals, reason, tuple(notes), waits)
 
 
-def open_waits(run: CoreState) -> Iterator[WaitsFor]:
+def open_waits(run: RunState) -> Iterator[WaitsFor]:
     """What the run waits for: people and senders first, then the timers that are due first."""
     if run.paused is not None:
         yield WaitsFor("unpause", "", run.paused.by or A_PERSON, A_PERSON)
@@ -294,7 +294,7 @@ def _why(node: StepNode) -> str:
     return "retry" if node.phase is Phase.PAUSED else node.step.verb.kind
 
 
-def close_bodies(run: CoreState) -> list[str]:
+def close_bodies(run: RunState) -> list[str]:
     """Close all generators, innermost first; returns what they raised or yielded, as text."""
     notes: list[str] = []
     for node in (*reversed(list(run.nodes.values())), run.root):
@@ -310,7 +310,7 @@ def close_bodies(run: CoreState) -> list[str]:
 # -- the result ------------------------------------------------------------------------------------
 
 
-def drive_ended(run: CoreState, end: ev.WorkflowCompleted | ev.RunSuspended) -> None:
+def drive_ended(run: RunState, end: ev.WorkflowCompleted | ev.RunSuspended) -> None:
     """Build the run's result, now that the end of its drive is in the journal."""
     run.finished = True
     tree: outputs.Tree = run.tree
@@ -326,7 +326,7 @@ def drive_ended(run: CoreState, end: ev.WorkflowCompleted | ev.RunSuspended) -> 
     run.emit(cmd.Finish(result))
 
 
-def child_result(run: CoreState, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
+def child_result(run: RunState, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
     """The result of a child workflow that succeeded; it shares the run's id."""
     end = ev.WorkflowCompleted("succeeded", value, at=run.now)
     duration_ms = max(0.0, (run.now - node.started_at) * 1000)

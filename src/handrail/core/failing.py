@@ -12,7 +12,7 @@ from typing import Any, cast
 from handrail.core import commands as cmd
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.nodes import Phase
-from handrail.core.run_state import CoreState, EndStopped, StepNode
+from handrail.core.run_state import EndStopped, RunState, StepNode
 from handrail.errors import NotAStep, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.launch import NotReady
@@ -24,7 +24,7 @@ from handrail.steps.verbs import Step
 _NOT_READY = qualified(NotReady)
 
 
-def fail(run: CoreState, node: StepNode, failure: AttemptFailure) -> None:
+def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Fail an attempt that the engine did not report as failed; a retry or fallback may follow."""
     run.drop_timers(node)
     retry = node.step.modifiers.retry
@@ -41,14 +41,14 @@ def fail(run: CoreState, node: StepNode, failure: AttemptFailure) -> None:
 
 
 def fail_with(
-    run: CoreState, node: StepNode, error: BaseException, *, retryable: bool = True
+    run: RunState, node: StepNode, error: BaseException, *, retryable: bool = True
 ) -> None:
     """``fail`` with an exception that the core made or caught."""
     fail(run, node, failure_of(error, retryable=retryable))
 
 
 def fail_for_good(
-    run: CoreState,
+    run: RunState,
     node: StepNode,
     failure: AttemptFailure,
     handled: tuple[AttemptFailure, ...] = (),
@@ -64,7 +64,7 @@ def fail_for_good(
     )
 
 
-def fail_rather_than_repeat(run: CoreState, node: StepNode) -> bool:
+def fail_rather_than_repeat(run: RunState, node: StepNode) -> bool:
     """Fail an interrupted leaf that is ``once`` or crashed too often; True if it was failed."""
     crashes = run.recorded.at(node.path).crashes
     if node.step.modifiers.once:
@@ -76,7 +76,7 @@ def fail_rather_than_repeat(run: CoreState, node: StepNode) -> bool:
     return True
 
 
-def fallback_chosen(run: CoreState, node: StepNode, report: cmd.Evaluated) -> None:
+def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
     """Run the step that the handler returned; an error, or anything else, settles the failure."""
     chosen: Step[Any] = report.value
     if report.error is not None:
@@ -92,7 +92,7 @@ def fallback_chosen(run: CoreState, node: StepNode, report: cmd.Evaluated) -> No
             run.open_child(node, chosen, path, len(node.seen or ()))
 
 
-def fallback_ended(run: CoreState, node: StepNode, result: StepResult[Any]) -> None:
+def fallback_ended(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
     """End with the fallback's output; if the fallback failed too, its failure counts."""
     if node.stop is not None:
         run.push(EndStopped(node))
@@ -109,7 +109,7 @@ def _primary(node: StepNode) -> tuple[AttemptFailure, ...]:
 
 
 def record_failure(
-    run: CoreState, node: StepNode, failure: AttemptFailure, *, retryable: bool
+    run: RunState, node: StepNode, failure: AttemptFailure, *, retryable: bool
 ) -> None:
     """Record the failed attempt, and whether it may be retried."""
     run.record(
@@ -128,7 +128,7 @@ def record_failure(
     )
 
 
-def fall_back(run: CoreState, node: StepNode, failure: AttemptFailure) -> None:
+def fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Ask the handler of ``on_error``, if there is one, for a step; else settle the failure."""
     handler = node.step.modifiers.on_error
     if handler is None or is_not_ready(failure):
@@ -146,7 +146,7 @@ def is_not_ready(failure: AttemptFailure) -> bool:
 
 
 def _settle(
-    run: CoreState,
+    run: RunState,
     node: StepNode,
     failure: AttemptFailure,
     before: tuple[AttemptFailure, ...] = (),

@@ -23,8 +23,8 @@ from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry
 from handrail.core.replaying import replay_member
 from handrail.core.run_state import (
     CompositeNode,
-    CoreState,
     Pull,
+    RunState,
     Stop,
     StopMember,
     StopMembers,
@@ -175,7 +175,7 @@ class GroupNode(CompositeNode):
             self.items = Items(verb.items, again=True)
         return self.items
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Set up the members and record the start; items that raise fail the attempt."""
         verb = self.verb
         self.live = {}
@@ -193,7 +193,7 @@ class GroupNode(CompositeNode):
         self.record_start(run)
         run.push(Pull(self))
 
-    def record_start(self, run: CoreState) -> None:
+    def record_start(self, run: RunState) -> None:
         """Record what belongs to the start of the group, before any member starts."""
 
     def first_members(self) -> Members:
@@ -211,13 +211,13 @@ class GroupNode(CompositeNode):
 
     # -- starting members -----------------------------------------------------------------------
 
-    def turn(self, run: CoreState) -> None:
+    def turn(self, run: RunState) -> None:
         """Start further members, after the event loop has had a turn."""
         self.members.pulls = 0
         self.members.awaits_turn = False
         run.push(Pull(self))
 
-    def pull(self, run: CoreState) -> None:
+    def pull(self, run: RunState) -> None:
         """Start the next member if the window has room; end the group if none is left."""
         members = self.members
         if run.rehearses and run.ending is not None and not members.decided:  # mistake, or limit
@@ -247,7 +247,7 @@ class GroupNode(CompositeNode):
             self._open_step(run, item)
 
     def _code_raised(
-        self, run: CoreState, what: int, error: BaseException, whose: str = "its items"
+        self, run: RunState, what: int, error: BaseException, whose: str = "its items"
     ) -> None:
         """Fail with the error of the items or a key; or begin no more, if the drive ends by it."""
         if what == INTERRUPTED:
@@ -255,7 +255,7 @@ class GroupNode(CompositeNode):
         else:
             self._give_up(run, error, f"{whose} raised after {self.members.started}")
 
-    def _give_up(self, run: CoreState, error: BaseException, what: str) -> None:
+    def _give_up(self, run: RunState, error: BaseException, what: str) -> None:
         """Fail with the error of a user's function, after all members have been stopped."""
         self.members.exhausted = True
         failure = failure_of(error)
@@ -264,7 +264,7 @@ class GroupNode(CompositeNode):
         self._stop_members(run, failure.error)
         self._perhaps_end(run)
 
-    def _open_step(self, run: CoreState, step: Step[Any]) -> None:
+    def _open_step(self, run: RunState, step: Step[Any]) -> None:
         members = self.members
         path = f"{self.base}/{step.name}"
         if not self._may_begin(run, path):
@@ -278,12 +278,12 @@ class GroupNode(CompositeNode):
         del member, failure
         return None
 
-    def index_of(self, run: CoreState, item: Any) -> int:
+    def index_of(self, run: RunState, item: Any) -> int:
         """The index of the member that begins next, whose item this is."""
         del run, item
         return self.members.started
 
-    def _open_member(self, run: CoreState, verb: Bodied, item: Any) -> None:
+    def _open_member(self, run: RunState, verb: Bodied, item: Any) -> None:
         members = self.members
         index = self.index_of(run, item)
         members.started += 1
@@ -318,11 +318,11 @@ class GroupNode(CompositeNode):
         run.record(ev.MemberStarted(path, index, key, digest))
         _begin_body(run, member, verb, value)
 
-    def _may_begin(self, run: CoreState, path: str) -> bool:
+    def _may_begin(self, run: RunState, path: str) -> bool:
         """True if the member at this path may begin, or be taken from the record."""
         return not self.members.decided or self._is_left(run, path)
 
-    def _is_left(self, run: CoreState, path: str) -> bool:
+    def _is_left(self, run: RunState, path: str) -> bool:
         """True for a member that an earlier drive began before the group was decided.
 
         It is entered, because it may have left rollbacks, and stopped once its record is replayed.
@@ -338,7 +338,7 @@ class GroupNode(CompositeNode):
             run.push(StopMember(self, path))
         return True
 
-    def stop_late(self, run: CoreState, path: str) -> None:
+    def stop_late(self, run: RunState, path: str) -> None:
         """Stop the member at this path, if it has not ended."""
         member = (self.live or {}).get(path)
         if member is not None:
@@ -350,7 +350,7 @@ class GroupNode(CompositeNode):
         """Count a member that ended while the group is being stopped."""
         self.members.count(child, result)
 
-    def child_ended(self, run: CoreState, child: Node, result: StepResult[Any]) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Count the member; the first failure, or the winner, may stop the others."""
         members = self.members
         members.count(child, result)
@@ -367,17 +367,17 @@ class GroupNode(CompositeNode):
                 self._decided(run)
         run.push(Pull(self))
 
-    def _decides(self, run: CoreState, result: StepResult[Any]) -> bool:
+    def _decides(self, run: RunState, result: StepResult[Any]) -> bool:
         what, decides = call_user(run, self.verb.child_ended, result, self.members.results)
         if what != RETURNED:
             self._code_raised(run, what, decides, "its verb")
         return what == RETURNED and bool(decides)
 
-    def _decided(self, run: CoreState) -> None:
+    def _decided(self, run: RunState) -> None:
         self._begin_no_more(run)
         self._stop_members(run, _decision(self.members))
 
-    def _begin_no_more(self, run: CoreState) -> None:
+    def _begin_no_more(self, run: RunState) -> None:
         """Begin no further members, except those that an earlier drive began."""
         self.members.decided = True
         recorded, seen = run.recorded, self.seen or {}
@@ -389,19 +389,19 @@ class GroupNode(CompositeNode):
             and path not in seen
         }
 
-    def _stop_members(self, run: CoreState, reason: str) -> None:
+    def _stop_members(self, run: RunState, reason: str) -> None:
         if run.rehearses:
             run.after_rehearsal.append(StopMembers(self, reason, self.attempt))
         else:
             self.stop_members(run, reason, self.attempt)
 
-    def stop_members(self, run: CoreState, reason: str, attempt: int) -> None:
+    def stop_members(self, run: RunState, reason: str, attempt: int) -> None:
         """Stop its members, if it is still at this attempt."""
         if attempt == self.attempt:
             for member in reversed(list((self.live or {}).values())):
                 run.push(Stop(member, reason))
 
-    def _perhaps_end(self, run: CoreState) -> None:
+    def _perhaps_end(self, run: RunState) -> None:
         members = self.members
         if members.closed or self.live or self.phase is not Phase.RUNNING or self.stop is not None:
             return
@@ -445,12 +445,12 @@ class GroupNode(CompositeNode):
         """How many members were never begun, as far as that is known."""
         return max(0, (_size(self.verb) or 0) - self.members.started)
 
-    def order(self, run: CoreState) -> tuple[tuple[str, ...], str | None]:
+    def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
         """The member keys, if members began in another order than theirs; why some were left."""
         del run
         return (), None
 
-    def stopped(self, run: CoreState) -> None:
+    def stopped(self, run: RunState) -> None:
         """Close the group, and record how many members it had; all of them have ended."""
         members = self.members
         if members.closed:
@@ -479,7 +479,7 @@ class GroupNode(CompositeNode):
         )
 
 
-def member_failed(run: CoreState, member: Node, failure: AttemptFailure) -> None:
+def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
     """End a member as failed; or the run, if its failure is a mistake of the author."""
     group = member.parent
     mistake = group.mistake_in(member, failure) if isinstance(group, GroupNode) else None
@@ -489,7 +489,7 @@ def member_failed(run: CoreState, member: Node, failure: AttemptFailure) -> None
         run.mistake(mistake)
 
 
-def _begin_body(run: CoreState, member: MemberNode, verb: Bodied, value: Any) -> None:
+def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
     function = verb.function
     what, made = call_user(run, function, value)
     if what == INTERRUPTED:

@@ -26,7 +26,7 @@ from handrail.core.failing import fail_rather_than_repeat
 from handrail.core.ladder import IN_A_NEW_SESSION, GiveUp, Next, Park, next_launch
 from handrail.core.ledger import Scope
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import AgentNode, CoreState, MakeLaunch, StepNode
+from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
 from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
@@ -41,7 +41,7 @@ _PROCESS_ENDED = "the process that was running it ended"
 # -- launching -------------------------------------------------------------------------------------
 
 
-def first_launch(run: CoreState, node: AgentNode, *, interrupted: bool) -> None:
+def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
     """Make the first launch of an attempt."""
     if not node.launched:  # launches whose record is superseded count, too
         node.launched = run.recorded.launched.get(node.path, 0)
@@ -52,7 +52,7 @@ def first_launch(run: CoreState, node: AgentNode, *, interrupted: bool) -> None:
 
 
 def launch_unless_paused(
-    run: CoreState, node: AgentNode, which: Launch, *, interrupted: bool = False
+    run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False
 ) -> None:
     """Make a launch that is not the first of its attempt; postpone it while the run is paused."""
     action = MakeLaunch(node, which, interrupted)
@@ -60,7 +60,7 @@ def launch_unless_paused(
         launch(run, node, which, interrupted=interrupted)
 
 
-def launch(run: CoreState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
+def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
     """Have the engine make this launch; under a budget, queue it first.
 
     It is postponed until every enclosing step has its claims.
@@ -71,7 +71,7 @@ def launch(run: CoreState, node: AgentNode, which: Launch, *, interrupted: bool 
         _perform(run, node, which, (), interrupted=interrupted)
 
 
-def granted(run: CoreState, report: cmd.Granted) -> None:
+def granted(run: RunState, report: cmd.Granted) -> None:
     """Make a launch whose turn has come if its budgets have room; otherwise give its place back.
 
     Budgets are checked only now, so that what other launches used meanwhile counts, and a waiting
@@ -97,7 +97,7 @@ def granted(run: CoreState, report: cmd.Granted) -> None:
 
 
 def _perform(
-    run: CoreState, node: AgentNode, which: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
+    run: RunState, node: AgentNode, which: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> None:
     if run.guidance.waiting and node.step.verb.launches_agent():
         which = _with_guidance(run, node, which)
@@ -120,7 +120,7 @@ def _perform(
     )
 
 
-def _with_guidance(run: CoreState, node: AgentNode, which: Launch) -> Launch:
+def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
     """The launch with the guidance that its agent was not given yet; records ``AgentGuided``."""
     sayings = run.guidance.for_launch(node.path)
     if not sayings:
@@ -148,7 +148,7 @@ def validation_above(node: Node) -> Any:
     return None
 
 
-def _agent_at(run: CoreState, path: str) -> AgentNode | None:
+def _agent_at(run: RunState, path: str) -> AgentNode | None:
     node = run.step_at(path)
     return node if isinstance(node, AgentNode) else None
 
@@ -156,7 +156,7 @@ def _agent_at(run: CoreState, path: str) -> AgentNode | None:
 # -- the ladder ------------------------------------------------------------------------------------
 
 
-def launch_failed(run: CoreState, report: cmd.LaunchFailed) -> None:
+def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
     """Record what follows: another rung of the ladder, or the failure of the attempt."""
     node = _agent_at(run, report.path)
     if node is None:
@@ -195,7 +195,7 @@ def launch_failed(run: CoreState, report: cmd.LaunchFailed) -> None:
     )
 
 
-def ladder_stepped(run: CoreState, event: ev.LadderStep) -> None:
+def ladder_stepped(run: RunState, event: ev.LadderStep) -> None:
     """Carry out a journaled ladder step: launch, wait, or wait for a person."""
     run.incidents.append(incident_of(event))
     node = _agent_at(run, event.path)
@@ -213,7 +213,7 @@ def ladder_stepped(run: CoreState, event: ev.LadderStep) -> None:
         launch_unless_paused(run, node, event.next)
 
 
-def _wait_for_rung(run: CoreState, node: AgentNode, event: ev.LadderStep) -> None:
+def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None:
     """Wait until the next launch is due; each drive records the timer."""
     reason: ev.TimerReason = "cap" if event.kind == "usage_cap" else "backoff"
     run.record(ev.TimerSet(node.path, event.due, reason, node.attempt))
@@ -225,7 +225,7 @@ def _wait_for_rung(run: CoreState, node: AgentNode, event: ev.LadderStep) -> Non
 # -- broken off ------------------------------------------------------------------------------------
 
 
-def launch_over(run: CoreState, node: AgentNode) -> None:
+def launch_over(run: RunState, node: AgentNode) -> None:
     """Note the end of a launch that is not replaced: the place kept for it is given back."""
     node.at_work = None
     if node.guided:
@@ -233,7 +233,7 @@ def launch_over(run: CoreState, node: AgentNode) -> None:
         run.emit(cmd.Release(node.path))
 
 
-def replace_launch(run: CoreState, node: AgentNode, report: cmd.Stopped) -> None:
+def replace_launch(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
     """Replace a launch that was broken off for guidance, in its session if it had opened one.
 
     Otherwise the replacement repeats the prompt and adds the guidance.
@@ -272,7 +272,7 @@ def replace_launch(run: CoreState, node: AgentNode, report: cmd.Stopped) -> None
 # -- resuming --------------------------------------------------------------------------------------
 
 
-def resume_launches(run: CoreState, node: AgentNode, record: PathState, launched: int) -> bool:
+def resume_launches(run: RunState, node: AgentNode, record: PathState, launched: int) -> bool:
     """Continue an attempt whose ladder or session is recorded; False if neither is.
 
     ``launched`` is the number of the last launch, whether its record still counts or not.

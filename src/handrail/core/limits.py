@@ -10,7 +10,7 @@ from handrail.core import commands as cmd
 from handrail.core.budget import ALLOW, STOP
 from handrail.core.ending import hit_limit
 from handrail.core.nodes import cleans_up
-from handrail.core.run_state import CoreState, Open, StepNode
+from handrail.core.run_state import Open, RunState, StepNode
 from handrail.errors import LimitExceeded
 from handrail.model import events as ev
 from handrail.model.described import line_of
@@ -18,7 +18,7 @@ from handrail.model.paths import limit_gate
 from handrail.model.results import OpenGate
 
 
-def let_in(run: CoreState, node: StepNode) -> bool:
+def let_in(run: RunState, node: StepNode) -> bool:
     """Let a step begin, and return True; else end the run, or ask whether to raise the limit."""
     if run.was_let_in(node.path):
         return True
@@ -35,7 +35,7 @@ def let_in(run: CoreState, node: StepNode) -> bool:
     return False
 
 
-def _exceeded_limit(run: CoreState, node: StepNode) -> tuple[str, float, str] | None:
+def _exceeded_limit(run: RunState, node: StepNode) -> tuple[str, float, str] | None:
     """The limit that the step exceeds: its name, its raised value, and a detail for the message."""
     limits, parent = run.limits, node.parent
     most = limits.max_steps
@@ -54,7 +54,7 @@ def _exceeded_limit(run: CoreState, node: StepNode) -> tuple[str, float, str] | 
     return None
 
 
-def _times(run: CoreState, name: str) -> int:
+def _times(run: RunState, name: str) -> int:
     """The factor on a limit: 1, and 1 more for each recorded answer that allowed it again."""
     times = 1
     while (answered := run.answered.get(limit_gate(name, times))) and answered.answer == ALLOW:
@@ -62,14 +62,14 @@ def _times(run: CoreState, name: str) -> int:
     return times
 
 
-def _hit(run: CoreState, node: StepNode, name: str, limit: float, why: str = "") -> None:
+def _hit(run: RunState, node: StepNode, name: str, limit: float, why: str = "") -> None:
     hit_limit(run, name, limit, "" if name == "timeout_s" else node.path, why)
 
 
 # -- the question ----------------------------------------------------------------------------------
 
 
-def _wait_for_room(run: CoreState, node: StepNode, name: str, limit: float, why: str) -> None:
+def _wait_for_room(run: RunState, node: StepNode, name: str, limit: float, why: str) -> None:
     path = limit_gate(name, _times(run, name))
     if path in run.answered:  # the answer was no
         _hit(run, node, name, limit, why)
@@ -94,7 +94,7 @@ def _wait_for_room(run: CoreState, node: StepNode, name: str, limit: float, why:
     run.emit(cmd.Ask(path, gate))
 
 
-def limit_answered(run: CoreState, event: ev.GateAnswered) -> bool:
+def limit_answered(run: RunState, event: ev.GateAnswered) -> bool:
     """Open the steps that waited for room, or end the run; False if no limit asks at this path."""
     steps = run.over_limit.pop(event.path, None)
     if steps is None:
@@ -108,7 +108,7 @@ def limit_answered(run: CoreState, event: ev.GateAnswered) -> bool:
     return True
 
 
-def limit_refused(run: CoreState, report: cmd.GateRefused) -> bool:
+def limit_refused(run: RunState, report: cmd.GateRefused) -> bool:
     """End the run, since the question cannot be answered; False if no limit asks at this path."""
     steps = run.over_limit.pop(report.path, None)
     if steps is None:
@@ -119,7 +119,7 @@ def limit_refused(run: CoreState, report: cmd.GateRefused) -> bool:
     return True
 
 
-def stop_asking(run: CoreState, path: str) -> None:
+def stop_asking(run: RunState, path: str) -> None:
     """Forget a stopped step that waited for room; close the question if no other step waits."""
     for gate, steps in list(run.over_limit.items()):
         if steps.pop(path, None) is not None and not steps:

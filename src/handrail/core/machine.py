@@ -35,7 +35,7 @@ A stop waits for the end of a rehearsal, because what it would cut off may have 
 recorded child that ended as cancelled shows that an earlier drive was stopping its parent: nothing
 else ends as cancelled.
 
-*The parts.* All state is one ``CoreState``; the parts are functions over it, in modules that call
+*The parts.* All state is one ``RunState``; the parts are functions over it, in modules that call
 only those below them. Each verb that has children or waits has a node class of its own, in
 ``children``, ``groups``, ``work``, ``validation`` and ``waits``. To have a part above it act, a
 part pushes an action on *the agenda*, a stack that one ``receive`` works off: ``_act`` says which
@@ -69,13 +69,13 @@ from handrail.core.run_state import (
     Attempt,
     BodyStepNode,
     CompositeNode,
-    CoreState,
     EndBody,
     EndStopped,
     LeafNode,
     MakeLaunch,
     Open,
     Pull,
+    RunState,
     Setting,
     StepNode,
     Stop,
@@ -164,7 +164,7 @@ class Machine:
     def __init__(
         self, definition: WorkflowDefinition, inputs: Mapping[str, Any], setting: Setting
     ) -> None:
-        self.run = run = CoreState(definition, inputs, setting, NODE_TYPES)
+        self.run = run = RunState(definition, inputs, setting, NODE_TYPES)
         self.reacts_to = frozenset(REACTIONS)
         self._agenda = run.agenda
 
@@ -217,7 +217,7 @@ class Machine:
         return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
 
-def _act(run: CoreState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
+def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
     """Carry out an internal action: the table of who does what."""
     match action:
         case EndBody(node, value, error):
@@ -250,12 +250,12 @@ def _act(run: CoreState, action: Action) -> None:  # noqa: C901, PLR0912  # one 
 # -- the run begins --------------------------------------------------------------------------------
 
 
-def _workflow_started(run: CoreState, event: ev.WorkflowStarted) -> None:
+def _workflow_started(run: RunState, event: ev.WorkflowStarted) -> None:
     run.started_at = event.at
     _begin(run)
 
 
-def _run_resumed(run: CoreState, event: ev.RunResumed) -> None:
+def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     recorded = run.recorded
     recorded.begin_time(event.at)
     run.started_at = event.at if recorded.is_empty else recorded.started_at
@@ -268,7 +268,7 @@ def _run_resumed(run: CoreState, event: ev.RunResumed) -> None:
     _begin(run)
 
 
-def _begin(run: CoreState) -> None:
+def _begin(run: RunState) -> None:
     """Call the workflow's function and enter its generator; ``started_at`` is known by now."""
     root = run.root
     root.started_at = run.started_at
@@ -282,7 +282,7 @@ def _begin(run: CoreState) -> None:
         root_ended(run, None, body_or_error)
 
 
-def _rehearsed(run: CoreState, report: cmd.Rehearsed) -> None:
+def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
     del report
     waits.recall_signals(run)
     stopping.end_rehearsal(run)
@@ -291,7 +291,7 @@ def _rehearsed(run: CoreState, report: cmd.Rehearsed) -> None:
 # -- what ended ------------------------------------------------------------------------------------
 
 
-def _step_completed(run: CoreState, event: ev.StepCompleted) -> None:
+def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     node = run.nodes.pop(event.path, None)
     if not isinstance(node, StepNode):
         return
@@ -315,14 +315,14 @@ def _step_completed(run: CoreState, event: ev.StepCompleted) -> None:
         _tell_parent(run, node, result)
 
 
-def _agent_ended(run: CoreState, node: AgentNode, event: ev.StepCompleted) -> None:
+def _agent_ended(run: RunState, node: AgentNode, event: ev.StepCompleted) -> None:
     if node.reserved:
         budget.settle_total(run, node, event.used)
     if run.guidance.waiting:
         run.guidance.ended(event.path)
 
 
-def _attempt_failed(run: CoreState, event: ev.AttemptFailed) -> None:
+def _attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     node = run.step_at(event.path)
     if isinstance(node, AgentNode):
         launches.launch_over(run, node)
@@ -333,13 +333,13 @@ def _attempt_failed(run: CoreState, event: ev.AttemptFailed) -> None:
     retry.attempt_failed(run, event)
 
 
-def _member_completed(run: CoreState, event: ev.MemberCompleted) -> None:
+def _member_completed(run: RunState, event: ev.MemberCompleted) -> None:
     node = run.nodes.pop(event.path, None)
     if node is not None:
         _tell_parent(run, node, event.result)
 
 
-def _tell_parent(run: CoreState, node: Node, result: StepResult[Any]) -> None:
+def _tell_parent(run: RunState, node: Node, result: StepResult[Any]) -> None:
     """Report a node's end to what its parent is at: its fallback, body, stop or verb."""
     parent = node.parent
     if parent is None:
@@ -371,7 +371,7 @@ def _adopt(parent: Node, node: Node) -> None:
         parent.rollbacks.extend(node.rollbacks or ())
 
 
-def _member_step_ended(run: CoreState, node: Node, result: StepResult[Any]) -> None:
+def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> None:
     if result.success:
         _end_member(run, node, result.status, result.output, outputs.CHILD)
     else:
@@ -380,7 +380,7 @@ def _member_step_ended(run: CoreState, node: Node, result: StepResult[Any]) -> N
 
 
 def _end_member(
-    run: CoreState, node: Node, status: StepStatus, output: Any, derived: str = ""
+    run: RunState, node: Node, status: StepStatus, output: Any, derived: str = ""
 ) -> None:
     """End a member with its output; the run, if a task gave neither ``Found`` nor ``Skipped``."""
     tasks: tuple[tuple[str, float], ...] = ()
@@ -394,7 +394,7 @@ def _end_member(
     run.end_member(node, status, output=output, derived=derived, found=tasks)
 
 
-def _body_ended(run: CoreState, node: Node, value: Any, error: BaseException | None) -> None:
+def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | None) -> None:
     """Report the end of a body to what waits for it: the run, a stop, its member or step."""
     assert isinstance(node, (RunNode, MemberNode, BodyStepNode))
     node.generator = None
@@ -418,7 +418,7 @@ def _body_ended(run: CoreState, node: Node, value: Any, error: BaseException | N
 
 
 def _member_body_ended(
-    run: CoreState, node: MemberNode, value: Any, error: BaseException | None
+    run: RunState, node: MemberNode, value: Any, error: BaseException | None
 ) -> None:
     if error is None:
         error = run.unrecordable(
@@ -433,7 +433,7 @@ def _member_body_ended(
 # -- what was asked --------------------------------------------------------------------------------
 
 
-def _evaluated(run: CoreState, report: cmd.Evaluated) -> None:
+def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
     search = run.searches.pop(report.path, None)
     if search is not None:
         search.answer(report)
@@ -457,7 +457,7 @@ def _evaluated(run: CoreState, report: cmd.Evaluated) -> None:
         node.evaluated(run, report)
 
 
-def _claimed(run: CoreState, node: CompositeNode, report: cmd.Evaluated) -> None:
+def _claimed(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
     if node.stop is None:
         attempts.claim_answered(run, node, report)
     elif node.asking:
@@ -465,13 +465,13 @@ def _claimed(run: CoreState, node: CompositeNode, report: cmd.Evaluated) -> None
         stopping.end_childless(run, node)
 
 
-def _pulled(run: CoreState, report: cmd.Pulled) -> None:
+def _pulled(run: RunState, report: cmd.Pulled) -> None:
     node = run.nodes.get(report.path)
     if isinstance(node, groups.GroupNode) and node.stop is None:
         node.turn(run)
 
 
-REACTIONS: Mapping[type, Callable[[CoreState, Any], None]] = {
+REACTIONS: Mapping[type, Callable[[RunState, Any], None]] = {
     ev.StepCompleted: _step_completed,
     ev.AttemptFailed: _attempt_failed,
     ev.LadderStep: lambda run, event: launches.ladder_stepped(run, event),

@@ -16,7 +16,7 @@ from handrail.core import commands as cmd
 from handrail.core.command_loop import CommandLoop
 from handrail.core.machine import Machine
 from handrail.core.nodes import cleans_up
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.core.timers import InFlight, Timers
 from handrail.core.value_texts import WITH_VALUE, Types, declared_in
 from handrail.model import events as ev
@@ -235,7 +235,7 @@ def _leads_back(command: cmd.Command, recorded: Recorded) -> TypeGuard[RecordedQ
 
 
 def to_carry_out(
-    beyond: Sequence[cmd.Command], run: CoreState, cancel: str | None
+    beyond: Sequence[cmd.Command], run: RunState, cancel: str | None
 ) -> tuple[list[cmd.Command], list[cmd.Perform | cmd.Queue]]:
     """The commands to carry out beyond the record, and the attempts to stop before they begin.
 

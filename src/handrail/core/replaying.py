@@ -17,9 +17,9 @@ from handrail.core.retry import attempt_failed
 from handrail.core.run_state import (
     AgentNode,
     Attempt,
-    CoreState,
     EndStopped,
     LeafNode,
+    RunState,
     StepNode,
     TellParent,
 )
@@ -41,9 +41,7 @@ _step_replayed = assembler(ev.StepReplayed)
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def replay_plain(
-    run: CoreState, parent: Node, step: Step[Any], path: str
-) -> StepResult[Any] | None:
+def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> StepResult[Any] | None:
     """Replay and return the recorded success of a simple leaf below a body: most of a replay.
 
     None if there is none, or if something needs a closer look; then ``replay`` decides.
@@ -66,7 +64,7 @@ def replay_plain(
     return result
 
 
-def replay(run: CoreState, node: StepNode) -> bool:
+def replay(run: RunState, node: StepNode) -> bool:
     """Replay what is recorded of this step; True if nothing is left to do for it."""
     step, record = node.step, run.recorded.at(node.path)
     end = record.end
@@ -96,13 +94,13 @@ def replay(run: CoreState, node: StepNode) -> bool:
     return True
 
 
-def _is_answered(run: CoreState, node: StepNode) -> bool:
+def _is_answered(run: RunState, node: StepNode) -> bool:
     """Whether the step, which has no recorded end, is a question with a recorded answer."""
     return type(node.step.verb) is Question and node.path in run.answered
 
 
 def _find_compensations(
-    run: CoreState, node: StepNode, then: Callable[[], None], items: Items | None = None
+    run: RunState, node: StepNode, then: Callable[[], None], items: Items | None = None
 ) -> None:
     """Have the rollbacks of a step's finished attempts found in the code, then call ``then``."""
     find_compensations(
@@ -113,7 +111,7 @@ def _find_compensations(
     )
 
 
-def _take_end(run: CoreState, node: StepNode, record: PathState, end: StepResult[Any]) -> None:
+def _take_end(run: RunState, node: StepNode, record: PathState, end: StepResult[Any]) -> None:
     step, path, recorded = node.step, node.path, run.recorded
     has_children = _may_have_children(step, record)
     resolve(recorded, path, step, run.codec)
@@ -132,7 +130,7 @@ def _take_end(run: CoreState, node: StepNode, record: PathState, end: StepResult
         _end_returns(run, node, result)
 
 
-def _event_of_replay(run: CoreState, path: str, end: StepResult[Any]) -> ev.Progress:
+def _event_of_replay(run: RunState, path: str, end: StepResult[Any]) -> ev.Progress:
     """The event of a replayed end, with what the ended steps below it come to."""
     below = [result for _, result in run.recorded.below(path)]
     usage: Usage | None = None
@@ -143,7 +141,7 @@ def _event_of_replay(run: CoreState, path: str, end: StepResult[Any]) -> ev.Prog
 
 
 def _end_returns(
-    run: CoreState, node: StepNode, result: StepResult[Any], *, has_children: bool = False
+    run: RunState, node: StepNode, result: StepResult[Any], *, has_children: bool = False
 ) -> None:
     """Give the parent a recorded end, as if it had just come."""
     if has_children:
@@ -153,7 +151,7 @@ def _end_returns(
     run.push(TellParent(node, result))
 
 
-def keep_result(run: CoreState, node: StepNode, result: StepResult[Any]) -> None:
+def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
     """Keep the result of a step whose end is recorded, and its rollback if it succeeded."""
     run.results[node.path] = result
     run.drop_timers(node)
@@ -171,7 +169,7 @@ def _may_have_children(step: Step[Any], record: PathState) -> bool:
     return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.derived)
 
 
-def _restore_children(run: CoreState, node: StepNode) -> None:
+def _restore_children(run: RunState, node: StepNode) -> None:
     """Restore what the step's finished attempts left; the next one reaches its own children."""
     recorded, path = run.recorded, node.path
     resolve(recorded, path, node.step, run.codec)
@@ -184,7 +182,7 @@ def _restore_children(run: CoreState, node: StepNode) -> None:
         run.tree.update(recorded.tree_below(child))
 
 
-def _restore_results(run: CoreState, node: StepNode, record: PathState) -> None:
+def _restore_results(run: RunState, node: StepNode, record: PathState) -> None:
     """Restore the results of the step's finished attempts; then continue, or end, the step."""
     recorded = run.recorded
     node.used = record.failed_usage
@@ -199,7 +197,7 @@ def _restore_results(run: CoreState, node: StepNode, record: PathState) -> None:
         run.push(EndStopped(node))
 
 
-def _continue_step(run: CoreState, node: StepNode, record: PathState) -> None:
+def _continue_step(run: RunState, node: StepNode, record: PathState) -> None:
     """Continue a step that has no end from the last event recorded of it."""
     if isinstance(node, LeafNode):
         node.interrupted = record.interrupted
@@ -232,13 +230,13 @@ def _continue_step(run: CoreState, node: StepNode, record: PathState) -> None:
         run.push(Attempt(node))
 
 
-def _failed_while_stopped(run: CoreState, node: StepNode, failure: ev.AttemptFailed) -> bool:
+def _failed_while_stopped(run: RunState, node: StepNode, failure: ev.AttemptFailed) -> bool:
     """Whether the attempt was at work when the run was cancelled: the step ends as cancelled."""
     requested = run.recorded.ends_since if run.setting.unwinds else 0
     return 0 < requested < failure.seq and not cleans_up(node)
 
 
-def _next_attempt_began(run: CoreState, node: StepNode, record: PathState) -> bool:
+def _next_attempt_began(run: RunState, node: StepNode, record: PathState) -> bool:
     """Whether anything is recorded of the attempt after the finished ones.
 
     That attempt is entered, even if only to be stopped: it may have left rollbacks.
@@ -250,7 +248,7 @@ def _next_attempt_began(run: CoreState, node: StepNode, record: PathState) -> bo
 # -- members ---------------------------------------------------------------------------------------
 
 
-def replay_member(run: CoreState, member: MemberNode, verb: Bodied, item: Any, value: Any) -> bool:
+def replay_member(run: RunState, member: MemberNode, verb: Bodied, item: Any, value: Any) -> bool:
     """Replay a member's recorded end; False if it has none."""
     recorded, path = run.recorded, member.path
     if note_item_change(run, path, item):
@@ -278,7 +276,7 @@ def replay_member(run: CoreState, member: MemberNode, verb: Bodied, item: Any, v
     return True
 
 
-def _member_end_returns(run: CoreState, member: MemberNode, end: StepResult[Any]) -> None:
+def _member_end_returns(run: RunState, member: MemberNode, end: StepResult[Any]) -> None:
     run.results.update(run.recorded.below(member.path))
     del run.nodes[member.path]
     run.push(TellParent(member, end))

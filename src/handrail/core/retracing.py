@@ -18,7 +18,7 @@ from handrail.core.commands import VisibleResults
 from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.generators import call, close
 from handrail.core.items import Items, is_body
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.errors import RunCancelled, StepTimeout
 from handrail.model import outcome
 from handrail.model.definition import bind_inputs
@@ -76,7 +76,7 @@ class Place:
 class Retracing:
     """Retraces the code of a run along its record. Mutable; its methods are hooks or traversals."""
 
-    def __init__(self, run: CoreState) -> None:
+    def __init__(self, run: RunState) -> None:
         self.run = run
         self.recorded = run.recorded
         self.line = ""

@@ -12,13 +12,13 @@ from handrail.core import commands as cmd
 from handrail.core.failing import failure_on_record, fall_back, record_failure
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.nodes import Phase
-from handrail.core.run_state import Attempt, CoreState, StepNode
+from handrail.core.run_state import Attempt, RunState, StepNode
 from handrail.model import events as ev
 from handrail.model.policy import Backoff, Retry
 from handrail.record.outputs import members_results
 
 
-def attempt_failed(run: CoreState, event: ev.AttemptFailed) -> None:
+def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     """Decide what follows a journaled failure: another attempt, or none."""
     node = run.step_at(event.path)
     if node is None:
@@ -47,7 +47,7 @@ def attempt_failed(run: CoreState, event: ev.AttemptFailed) -> None:
 
 
 def retry_judged(
-    run: CoreState, node: StepNode, failure: AttemptFailure, report: cmd.Evaluated
+    run: RunState, node: StepNode, failure: AttemptFailure, report: cmd.Evaluated
 ) -> None:
     """Record the failure as retryable or not, by the answer of the ``on=`` predicate.
 

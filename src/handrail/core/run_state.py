@@ -1,8 +1,8 @@
-"""The live state of one drive, and the primitives that every part of the interpreter shares.
+"""The live state of one run, and the primitives that every part of the interpreter shares.
 
-All parts of the core are functions over a ``CoreState`` (named ``run``). A part may call those
-below it. To have a part above it act, it puts an ``Action`` on the agenda with ``CoreState.push``;
-the machine carries it out within the same ``receive``, by the table in ``core.machine``.
+All parts of the core are functions over a ``RunState`` (named ``run``). A part may call those below
+it. To have a part above it act, it puts an ``Action`` on the agenda with ``RunState.push``; the
+machine carries it out within the same ``receive``, by the table in ``core.machine``.
 """
 
 from __future__ import annotations
@@ -82,43 +82,43 @@ class StepNode(Node):
         self.used: Usage | None = None
         """The usage of its earlier attempts."""
 
-    def used_at_end(self, run: CoreState, last: Usage | None, /) -> Usage | None:
+    def used_at_end(self, run: RunState, last: Usage | None, /) -> Usage | None:
         """Its total usage; ``last`` is the usage of its last attempt, as far as known."""
         del run
         return add_usage(self.used, last)
 
-    def begin(self, run: CoreState, /) -> None:
+    def begin(self, run: RunState, /) -> None:
         """Begin an attempt; ``attempt`` is already its number."""
         raise NotImplementedError
 
-    def child_ended(self, run: CoreState, child: Node, result: StepResult[Any], /) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any], /) -> None:
         """React to the recorded end of a child."""
 
-    def body_ended(self, run: CoreState, value: Any, error: BaseException | None, /) -> None:
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None, /) -> None:
         """React to the end of its body, if nothing was stopping the step."""
 
-    def evaluated(self, run: CoreState, report: cmd.Evaluated, /) -> None:
-        """Take the answer to what it asked with ``CoreState.ask``."""
+    def evaluated(self, run: RunState, report: cmd.Evaluated, /) -> None:
+        """Take the answer to what it asked with ``RunState.ask``."""
 
-    def consume(self, run: CoreState, signal: ev.SignalReceived, /) -> None:
+    def consume(self, run: RunState, signal: ev.SignalReceived, /) -> None:
         """Take a signal that it listened for."""
 
-    def timer_fired(self, run: CoreState, /) -> None:
+    def timer_fired(self, run: RunState, /) -> None:
         """React to its timer."""
 
-    def pull(self, run: CoreState, /) -> None:
+    def pull(self, run: RunState, /) -> None:
         """Start its next member."""
 
-    def stop_late(self, run: CoreState, path: str, /) -> None:
+    def stop_late(self, run: RunState, path: str, /) -> None:
         """Stop the member at this path, if it has not ended."""
 
-    def stop_members(self, run: CoreState, reason: str, attempt: int, /) -> None:
+    def stop_members(self, run: RunState, reason: str, attempt: int, /) -> None:
         """Stop its members, if it is still at this attempt."""
 
-    def put_in_order(self, run: CoreState, /) -> None:
+    def put_in_order(self, run: RunState, /) -> None:
         """List its children in their proper order, if they started in another one."""
 
-    def stopped(self, run: CoreState, /) -> None:
+    def stopped(self, run: RunState, /) -> None:
         """Close its gate, timer, listener or group: it was stopped, and has no child left."""
 
     def undoes_itself(self) -> bool:
@@ -221,7 +221,7 @@ class AgentNode(LeafNode):
         """The ladder steps of its attempt, without guidance."""
         return [one for one in self.ladder if isinstance(one, ev.LadderStep)]
 
-    def used_at_end(self, run: CoreState, last: Usage | None) -> Usage | None:
+    def used_at_end(self, run: RunState, last: Usage | None) -> Usage | None:
         """Its total usage, with the launches of an attempt that was stopped between two."""
         if last is None and self.failure is None and self.ladder:
             rung = self.ladder[-1]
@@ -384,7 +384,7 @@ class Setting:
     unwinds: bool = False
 
 
-class CoreState:
+class RunState:
     """The live state of one drive of one run. Mutable."""
 
     def __init__(  # noqa: PLR0915  # one attribute a line

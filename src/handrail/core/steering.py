@@ -11,10 +11,10 @@ from handrail.core.run_state import (
     AgentNode,
     Attempt,
     CompositeNode,
-    CoreState,
     MakeLaunch,
     Open,
     Pull,
+    RunState,
     StepNode,
     Stop,
 )
@@ -36,7 +36,7 @@ _DUE: Mapping[type, Phase] = {
 _MOST = 5
 
 
-def run_steered(run: CoreState, event: ev.RunSteered) -> None:
+def run_steered(run: RunState, event: ev.RunSteered) -> None:
     """Pause or unpause the run, end its drive, or steer a step or its agents."""
     match event.action:
         case "pause":
@@ -51,14 +51,14 @@ def run_steered(run: CoreState, event: ev.RunSteered) -> None:
             _guide(run, event)
 
 
-def pause(run: CoreState, by: ev.RunSteered) -> None:
+def pause(run: RunState, by: ev.RunSteered) -> None:
     """Begin nothing more, except clean-up; attempts in flight and timers run to their ends."""
     run.paused = by
     run.update_begins_at_once()
     run.emit(cmd.PauseAdmission(on=True))
 
 
-def unpause(run: CoreState) -> None:
+def unpause(run: RunState) -> None:
     """End a pause, and begin the actions that it postponed, in the order in which they came."""
     if run.paused is None:
         return
@@ -68,7 +68,7 @@ def unpause(run: CoreState) -> None:
     run.emit(cmd.PauseAdmission(on=False))
 
 
-def begin_postponed(run: CoreState) -> None:
+def begin_postponed(run: RunState) -> None:
     """Push the postponed actions that are no longer blocked, in the order in which they came."""
     free = {path: it for path, it in run.postponed.items() if not _is_blocked(run, it.node)}
     for path, action in reversed(free.items()):
@@ -77,7 +77,7 @@ def begin_postponed(run: CoreState) -> None:
             run.push(action)
 
 
-def postpone_blocked(run: CoreState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
+def postpone_blocked(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
     """Postpone the action, and return True, if the run is paused or an enclosing step lacks claims.
 
     A rehearsal does not postpone an attempt of a composite: an earlier drive may have been in it.
@@ -93,14 +93,14 @@ def postpone_blocked(run: CoreState, action: Open | Attempt | MakeLaunch | Pull)
     return True
 
 
-def _is_blocked(run: CoreState, node: StepNode) -> bool:
+def _is_blocked(run: RunState, node: StepNode) -> bool:
     """True if the run is paused (clean-up excepted), or an enclosing step waits for its claims."""
     if run.unclaimed and waits_for_claim_above(run, node):
         return True
     return run.paused is not None and not cleans_up(node.parent)
 
 
-def waits_for_claim_above(run: CoreState, node: Node) -> bool:
+def waits_for_claim_above(run: RunState, node: Node) -> bool:
     """True if an enclosing step does not have its claims yet."""
     above = node.parent
     while above is not None:
@@ -113,7 +113,7 @@ def waits_for_claim_above(run: CoreState, node: Node) -> bool:
 # -- a step ----------------------------------------------------------------------------------------
 
 
-def check_steering(run: CoreState, event: ev.RunSteered) -> ev.RunSteered:
+def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
     """Check that the step accepts the event; returns it, its output converted to the step's type.
 
     ``run`` is live, or rehearsed from its record. A step that has not begun is checked when it
@@ -150,7 +150,7 @@ def check_steering(run: CoreState, event: ev.RunSteered) -> ev.RunSteered:
     return event
 
 
-def _check_retry(run: CoreState, node: StepNode) -> None:
+def _check_retry(run: RunState, node: StepNode) -> None:
     run_id, path = run.setting.run_id, node.path
     if node.children() or node.generator is not None:
         raise CannotSteer(run_id, f"step {path!r} holds other steps", _at_work(run))
@@ -159,7 +159,7 @@ def _check_retry(run: CoreState, node: StepNode) -> None:
         raise CannotSteer(run_id, why, "complete() ends it with an output that you give.")
 
 
-def _at_work(run: CoreState) -> str:
+def _at_work(run: RunState) -> str:
     at_work = [
         repr(path)
         for path, node in run.nodes.items()
@@ -171,7 +171,7 @@ def _at_work(run: CoreState) -> str:
 # -- an agent --------------------------------------------------------------------------------------
 
 
-def _guide(run: CoreState, event: ev.RunSteered) -> None:
+def _guide(run: RunState, event: ev.RunSteered) -> None:
     """Break off the launches that the guidance is for; their replacements pass it to the agents."""
     at_work = {node.path: node for node in _agents_at_work(run)}
     run.guidance.on_steered(event, at_work)
@@ -181,7 +181,7 @@ def _guide(run: CoreState, event: ev.RunSteered) -> None:
             run.emit(cmd.BreakOff(path))
 
 
-def _agents_at_work(run: CoreState) -> list[AgentNode]:
+def _agents_at_work(run: RunState) -> list[AgentNode]:
     return [
         node
         for node in run.nodes.values()
@@ -219,7 +219,7 @@ def check_path(path: object) -> str:
     return path
 
 
-def _check_guide(run: CoreState, event: ev.RunSteered) -> None:
+def _check_guide(run: RunState, event: ev.RunSteered) -> None:
     path, run_id = event.path, run.setting.run_id
     if not path:
         return
@@ -239,7 +239,7 @@ def _holds_no_agent(node: StepNode) -> bool:
     return not may_hold and not node.step.verb.launches_agent()
 
 
-def _guide_otherwise(run: CoreState) -> str:
+def _guide_otherwise(run: RunState) -> str:
     agents = [repr(node.path) for node in _agents_at_work(run)]
     if agents:
         return f"Agents at work: {', '.join(agents[:_MOST])}."
@@ -249,7 +249,7 @@ def _guide_otherwise(run: CoreState) -> str:
 # -- a step, ended or begun again ------------------------------------------------------------------
 
 
-def _steer_step(run: CoreState, event: ev.RunSteered) -> None:
+def _steer_step(run: RunState, event: ev.RunSteered) -> None:
     """Stop the step to complete, skip or retry it; if it has not begun, keep the request."""
     node, path = run.nodes.get(event.path), event.path
     if path in run.results or (node is not None and node.phase is Phase.ENDING):
@@ -269,7 +269,7 @@ def _steer_step(run: CoreState, event: ev.RunSteered) -> None:
     run.push(Stop(node, f"{_DONE[event.action]} by {event.by or A_PERSON}"))
 
 
-def end_as_requested(run: CoreState, node: StepNode) -> bool:
+def end_as_requested(run: RunState, node: StepNode) -> bool:
     """End a step that a person completed or skipped before it began in this drive; True if so.
 
     If an earlier drive recorded steps below it, they are replayed first, and then the step is

@@ -11,19 +11,12 @@ from handrail.core.failures import failure_of
 from handrail.core.launches import launch_over, replace_launch
 from handrail.core.limits import stop_asking
 from handrail.core.nodes import Node, Phase, RunNode
-from handrail.core.run_state import (
-    AgentNode,
-    BodyStepNode,
-    CompositeNode,
-    CoreState,
-    StepNode,
-    Stop,
-)
+from handrail.core.run_state import AgentNode, BodyStepNode, CompositeNode, RunState, StepNode, Stop
 from handrail.errors import StepTimeout
 from handrail.model.results import StepResult
 
 
-def stop(run: CoreState, node: Node, reason: str, *, hard: bool = False) -> None:
+def stop(run: RunState, node: Node, reason: str, *, hard: bool = False) -> None:
     """Stop a subtree; nodes end innermost first. ``hard`` closes bodies, even those that unwind."""
     if node.phase in {Phase.ENDING, Phase.HALTED}:
         return
@@ -48,7 +41,7 @@ def stop(run: CoreState, node: Node, reason: str, *, hard: bool = False) -> None
         _stop_childless(run, node, reason)
 
 
-def _stop_childless(run: CoreState, node: Node, reason: str) -> None:
+def _stop_childless(run: RunState, node: Node, reason: str) -> None:
     if node.generator is not None:
         unwind(run, node)
     elif isinstance(node, StepNode) and (
@@ -59,7 +52,7 @@ def _stop_childless(run: CoreState, node: Node, reason: str) -> None:
         end_stopped(run, node)
 
 
-def end_rehearsal(run: CoreState) -> None:
+def end_rehearsal(run: RunState) -> None:
     """Continue beyond the record, and carry out the stops that the rehearsal deferred."""
     run.rehearses = False
     error = None if run.recorded.cancel is not None else compensation_error(run, run.root)
@@ -71,7 +64,7 @@ def end_rehearsal(run: CoreState) -> None:
     run.after_rehearsal.clear()
 
 
-def note_stopped_before(run: CoreState, node: Node, child: str, reason: str | None) -> None:
+def note_stopped_before(run: RunState, node: Node, child: str, reason: str | None) -> None:
     """Mark a node as stopped: its recorded child shows that an earlier drive was stopping it.
 
     If its own timeout was why, it fails by that, whatever the words of the reason are.
@@ -86,7 +79,7 @@ def note_stopped_before(run: CoreState, node: Node, child: str, reason: str | No
         node.failure, node.overdue = failure_of(error), True
 
 
-def attempt_stopped(run: CoreState, report: cmd.Stopped) -> None:
+def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
     """End a leaf whose attempt was stopped, or replace a launch that guidance broke off."""
     node = run.step_at(report.path)
     if node is None:
@@ -103,7 +96,7 @@ def attempt_stopped(run: CoreState, report: cmd.Stopped) -> None:
     run.end_cancelled(node, usage=used, abandoned=report.abandoned)
 
 
-def end_stopped(run: CoreState, node: Node) -> None:
+def end_stopped(run: RunState, node: Node) -> None:
     """End a stopped node that has nothing running below it any more."""
     run.parked.pop(node.path, None)
     if isinstance(node, AgentNode) and node.budget_gate:
@@ -121,7 +114,7 @@ def end_stopped(run: CoreState, node: Node) -> None:
         end_childless(run, node)
 
 
-def end_childless(run: CoreState, node: StepNode) -> None:
+def end_childless(run: RunState, node: StepNode) -> None:
     """End a stopped composite with nothing live below it, after its own rollbacks if it has any."""
     if node.undoes_itself():
         undo(run, node, lambda: _end_step(run, node))
@@ -129,7 +122,7 @@ def end_childless(run: CoreState, node: StepNode) -> None:
         _end_step(run, node)
 
 
-def _end_step(run: CoreState, node: StepNode) -> None:
+def _end_step(run: RunState, node: StepNode) -> None:
     failure = node.failure
     if failure is None or not isinstance(node, CompositeNode) or not node.overdue:
         run.end_cancelled(node)
@@ -141,7 +134,7 @@ def _end_step(run: CoreState, node: StepNode) -> None:
     fail(run, node, failure)
 
 
-def deadline_passed(run: CoreState, node: CompositeNode) -> None:
+def deadline_passed(run: RunState, node: CompositeNode) -> None:
     """Stop a composite or wait whose deadline passed; it fails once all below it has ended."""
     if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
         return
@@ -151,13 +144,13 @@ def deadline_passed(run: CoreState, node: CompositeNode) -> None:
     stop(run, node, str(error))
 
 
-def cleanup_overdue(run: CoreState, node: Node) -> None:
+def cleanup_overdue(run: RunState, node: Node) -> None:
     """Close a body that unwinds for too long."""
     stop(run, node, node.stop or "cancelled", hard=True)
 
 
 def stopped_child_ended(
-    run: CoreState, parent: Node, node: Node, result: StepResult[object]
+    run: RunState, parent: Node, node: Node, result: StepResult[object]
 ) -> None:
     """Note the end of a child of a stopped node; the last one ends the node."""
     parent.note_child(node, result)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.model import outcome
 
 
-def call_user(run: CoreState, function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
+def call_user(run: RunState, function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
     """``outcome.call``; after an interruption the drive ends, and the caller goes no further."""
     what, given = called = outcome.call(function, *args)
     if what == outcome.INTERRUPTED:
@@ -18,7 +18,7 @@ def call_user(run: CoreState, function: Callable[..., Any], *args: Any) -> tuple
     return called
 
 
-def interrupt(run: CoreState, error: BaseException) -> None:
+def interrupt(run: RunState, error: BaseException) -> None:
     """End the drive by an interruption, which the engine then raises."""
     run.escaped = error
     run.emit(cmd.EndDrive(outcome.interruption(error)))

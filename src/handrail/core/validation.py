@@ -9,7 +9,7 @@ from handrail.core import commands as cmd
 from handrail.core.failing import fail
 from handrail.core.failures import failure_from, failure_of
 from handrail.core.nodes import Node
-from handrail.core.run_state import CompositeNode, CoreState
+from handrail.core.run_state import CompositeNode, RunState
 from handrail.model import events as ev
 from handrail.model.launch import NotReady
 from handrail.model.paths import join
@@ -54,12 +54,12 @@ class ValidationNode(CompositeNode):
         """True in another attempt, and for the fix of another round."""
         return super().begins_again or len(self._rounds) > 1
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Ask the engine for the stages: only it knows those that are named."""
         self._reset()
         run.ask(self, cmd.FindStages(self.path, self.verb.stages))
 
-    def evaluated(self, run: CoreState, report: cmd.Evaluated) -> None:
+    def evaluated(self, run: RunState, report: cmd.Evaluated) -> None:
         """Begin the first round; stages that cannot be found fail the step for good."""
         if report.error is not None:
             fail(run, self, failure_of(report.error, retryable=False))
@@ -67,18 +67,18 @@ class ValidationNode(CompositeNode):
         self._stages = report.value
         self._next_stage(run)
 
-    def _next_stage(self, run: CoreState) -> None:
+    def _next_stage(self, run: RunState) -> None:
         stage = self._stages[len(self._done)]
         step: Step[Any] = Step(stage.name, StageCheck(stage), Modifiers(timeout_s=stage.timeout))
         self._open(run, step)
 
-    def _open(self, run: CoreState, step: Step[Any]) -> None:
+    def _open(self, run: RunState, step: Step[Any]) -> None:
         number = len(self._rounds) if self._fixing else len(self._rounds) + 1
         path = join(join(self.base, str(number)), step.name)
         if run.take_path(self, path, run.where(self), "Name the stages and the fix apart."):
             run.open_child(self, step, path)
 
-    def child_ended(self, run: CoreState, child: Node, result: StepResult[Any]) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Continue after a stage, whether it passed or not, or after the fix of a round."""
         del child
         if self._fixing:
@@ -94,7 +94,7 @@ class ValidationNode(CompositeNode):
         else:
             self._round_ended(run)
 
-    def _round_ended(self, run: CoreState) -> None:
+    def _round_ended(self, run: RunState) -> None:
         number = len(self._rounds) + 1
         done = ValidationRoundResult(number, tuple(self._done))
         self._rounds.append(done)
@@ -114,7 +114,7 @@ class ValidationNode(CompositeNode):
             self._fixing = True
             self._open(run, verb.on_failure)
 
-    def _fix_ended(self, run: CoreState, result: StepResult[Any]) -> None:
+    def _fix_ended(self, run: RunState, result: StepResult[Any]) -> None:
         self._fixing = False
         last = self._rounds[-1]
         self._rounds[-1] = ValidationRoundResult(last.number, last.stages, result)

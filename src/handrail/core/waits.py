@@ -20,7 +20,7 @@ from handrail.core.failures import failure_of
 from handrail.core.launches import launch_unless_paused
 from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase, nearest_deadline
-from handrail.core.run_state import AgentNode, Attempt, CompositeNode, CoreState, StepNode
+from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
 from handrail.core.user_code import call_user
 from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
@@ -39,7 +39,7 @@ class TimerNode(CompositeNode):
     __slots__ = ()
     verb: Pause
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Wait until the due time that an earlier drive recorded, or a new one; for a datetime that
         the code gives, no longer than until then: a fork's record may be later.
         """
@@ -57,15 +57,15 @@ class TimerNode(CompositeNode):
             run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
         self.timer = run.wait(self, due)
 
-    def _due(self, run: CoreState) -> float:
+    def _due(self, run: RunState) -> float:
         until, seconds = self.verb.until, self.verb.seconds
         return run.now + (seconds or 0.0) if until is None else until.timestamp()
 
-    def timer_fired(self, run: CoreState) -> None:
+    def timer_fired(self, run: RunState) -> None:
         """End the sleep; its output is None."""
         run.succeed(self, None)
 
-    def stopped(self, run: CoreState) -> None:
+    def stopped(self, run: RunState) -> None:
         """Drop its timer."""
         run.drop_timer(self.timer)
 
@@ -76,7 +76,7 @@ class GateNode(CompositeNode):
     __slots__ = ()
     verb: Question
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Open the gate, or end with the answer on record; in a resume, when its time has come."""
         answered = run.answered.get(self.path)
         if answered is not None and run.rehearses and not run.timers_frozen:
@@ -87,7 +87,7 @@ class GateNode(CompositeNode):
         elif not run.timers_frozen:
             self._open(run, self._gate(run))
 
-    def _open(self, run: CoreState, gate: OpenGate) -> None:
+    def _open(self, run: RunState, gate: OpenGate) -> None:
         run.revisions[self.path] = gate.opening
         run.gates[self.path] = gate
         run.record(ev.GateOpened(self.path, gate))
@@ -96,7 +96,7 @@ class GateNode(CompositeNode):
             self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
 
-    def answered(self, run: CoreState, event: ev.GateAnswered, gate: OpenGate) -> None:
+    def answered(self, run: RunState, event: ev.GateAnswered, gate: OpenGate) -> None:
         """End with the answer as the code's question takes it; ask again if it does not fit."""
         try:
             answer = answer_for(gate, _resolved(run, self.step, event.answer))
@@ -107,7 +107,7 @@ class GateNode(CompositeNode):
             return
         run.succeed(self, self.verb.value_of(answer))
 
-    def _gate(self, run: CoreState) -> OpenGate:
+    def _gate(self, run: RunState) -> OpenGate:
         verb = self.verb
         known = run.recorded.gate(self.path, self.attempt)
         if known is not None and self._asks_another(run):
@@ -133,12 +133,12 @@ class GateNode(CompositeNode):
         timeout_s = self.verb.timeout_s
         return None if timeout_s is None else since + timeout_s
 
-    def _asks_another(self, run: CoreState) -> bool:
+    def _asks_another(self, run: RunState) -> bool:
         """True if the code now describes the step differently than when its gate opened."""
         was = run.recorded.fingerprint_of(self.path)
         return bool(was) and not run.matches(was, self.step)
 
-    def timer_fired(self, run: CoreState) -> None:
+    def timer_fired(self, run: RunState) -> None:
         """End with the answer, if there is one; else answer with the default, or fail."""
         gate, answered = run.gates.get(self.path), run.answered.get(self.path)
         if answered is not None:
@@ -153,7 +153,7 @@ class GateNode(CompositeNode):
         del run.gates[self.path]
         fail_with(run, self, StepTimeout(self.path, self.verb.timeout_s or 0.0))
 
-    def stopped(self, run: CoreState) -> None:
+    def stopped(self, run: RunState) -> None:
         """Close the gate: nobody can answer it any more."""
         run.gates.pop(self.path, None)
 
@@ -175,7 +175,7 @@ class SignalNode(CompositeNode):
         """The event number of the signal that its attempt consumed; 0 for none."""
         return self._consumed
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Consume the oldest signal in the mailbox, or listen for the next.
 
         In a resume, those on record come once more (``recall_signals``).
@@ -190,7 +190,7 @@ class SignalNode(CompositeNode):
         else:
             run.listeners.setdefault(signal, {})[self.path] = self
 
-    def consume(self, run: CoreState, signal: ev.SignalReceived) -> None:
+    def consume(self, run: RunState, signal: ev.SignalReceived) -> None:
         """End with the payload, converted to the declared type."""
         self._consumed = signal.seq
         what, value = call_user(run, self._payload, run, signal)  # a user's type may raise anything
@@ -199,11 +199,11 @@ class SignalNode(CompositeNode):
         elif what == RETURNED:
             run.succeed(self, value)
 
-    def _payload(self, run: CoreState, signal: ev.SignalReceived) -> Any:
+    def _payload(self, run: RunState, signal: ev.SignalReceived) -> Any:
         payload = _resolved(run, self.step, signal.payload)
         return payload_for(signal.name, payload, self.verb.type)
 
-    def stopped(self, run: CoreState) -> None:
+    def stopped(self, run: RunState) -> None:
         """Listen no longer."""
         signal = self.verb.signal
         waiting = run.listeners.get(signal, {})
@@ -212,7 +212,7 @@ class SignalNode(CompositeNode):
             run.listeners.pop(signal, None)
 
 
-def _resolved(run: CoreState, step: Step[Any], value: Any) -> Any:
+def _resolved(run: RunState, step: Step[Any], value: Any) -> Any:
     """What was sent; if its class cannot be found by name, read by the type that the step has."""
     if type(value) is Unresolved and run.codec is not None:
         return run.codec.load(value.text, declared_output(step))
@@ -222,7 +222,7 @@ def _resolved(run: CoreState, step: Step[Any], value: Any) -> Any:
 # -- what ends a wait ------------------------------------------------------------------------------
 
 
-def timer_fired(run: CoreState, report: cmd.TimerFired) -> None:
+def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
     """Carry out what a timer was set for: a limit of the run, a deadline, or the end of a wait."""
     node, _ = run.timers.pop(report.token, (None, 0.0))
     if node is None:
@@ -240,7 +240,7 @@ def timer_fired(run: CoreState, report: cmd.TimerFired) -> None:
         _wait_ended(run, node)
 
 
-def _wait_ended(run: CoreState, node: Node) -> None:
+def _wait_ended(run: RunState, node: Node) -> None:
     if node.phase is not Phase.PAUSED or not isinstance(node, StepNode):
         if node.generator is not None:
             cleanup_overdue(run, node)
@@ -252,7 +252,7 @@ def _wait_ended(run: CoreState, node: Node) -> None:
         run.push(Attempt(node))
 
 
-def process_waits_for(run: CoreState, token: int) -> bool:
+def process_waits_for(run: RunState, token: int) -> bool:
     """True for a timer that the process waits for: a sleep, a pause before a retry, clean-up.
 
     False for the deadline of a step, of the run, or of a question to a person.
@@ -265,7 +265,7 @@ def process_waits_for(run: CoreState, token: int) -> bool:
     return node.phase is Phase.PAUSED or node.generator is not None or isinstance(node, TimerNode)
 
 
-def counts_running_time(run: CoreState, token: int) -> bool:
+def counts_running_time(run: RunState, token: int) -> bool:
     """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up, and
     a sleep of so many seconds.
 
@@ -284,7 +284,7 @@ def counts_running_time(run: CoreState, token: int) -> bool:
     return not (rungs and rungs[-1].kind == "usage_cap")
 
 
-def clock_was_set(run: CoreState, jump_s: float) -> None:
+def clock_was_set(run: RunState, jump_s: float) -> None:
     """Shift start times and running-time timers by the seconds that the clock was set by.
 
     Durations are running time, so they must not include the jump.
@@ -297,7 +297,7 @@ def clock_was_set(run: CoreState, jump_s: float) -> None:
             run.timers[token] = node, due + jump_s
 
 
-def open_gate(run: CoreState, path: str) -> OpenGate:
+def open_gate(run: RunState, path: str) -> OpenGate:
     """The open gate at a path.
 
     Raises:
@@ -312,18 +312,18 @@ def open_gate(run: CoreState, path: str) -> OpenGate:
     return gate
 
 
-def awaited_types(run: CoreState, signal: str) -> list[Any]:
+def awaited_types(run: RunState, signal: str) -> list[Any]:
     """The types that open ``wait_for`` steps convert the payload of this signal to."""
     verbs = (node.step.verb for node in run.listeners.get(signal, {}).values())
     return [verb.type for verb in verbs if isinstance(verb, SignalWait)]
 
 
-def accept_no_other_answer(run: CoreState, event: ev.GateAnswered) -> None:
+def accept_no_other_answer(run: RunState, event: ev.GateAnswered) -> None:
     """Refuse other answers to the gate: a driver has this one, and is about to record it."""
     run.answered[event.path] = event
 
 
-def gate_answered(run: CoreState, event: ev.GateAnswered) -> None:
+def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
     """End the step that asked, or pass the answer to the budget or limit that did."""
     accept_no_other_answer(run, event)
     if budget_answered(run, event) or limit_answered(run, event):
@@ -334,7 +334,7 @@ def gate_answered(run: CoreState, event: ev.GateAnswered) -> None:
         node.answered(run, event, gate)
 
 
-def gate_refused(run: CoreState, report: cmd.GateRefused) -> None:
+def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
     """Fail the step that asked; if a budget did, fail the attempt, if a limit did, the run."""
     if budget_refused(run, report) or limit_refused(run, report):
         return
@@ -343,7 +343,7 @@ def gate_refused(run: CoreState, report: cmd.GateRefused) -> None:
         fail_with(run, node, report.error)
 
 
-def signal_received(run: CoreState, event: ev.SignalReceived) -> None:
+def signal_received(run: RunState, event: ev.SignalReceived) -> None:
     """Give the payload to the step that listens longest, or keep it in the mailbox."""
     run.last_message = max(run.last_message, event.letter)
     waiting = run.listeners.get(event.name)
@@ -356,7 +356,7 @@ def signal_received(run: CoreState, event: ev.SignalReceived) -> None:
     node.consume(run, event)
 
 
-def recall_signals(run: CoreState) -> None:
+def recall_signals(run: RunState) -> None:
     """Have the signals on record that a step listens for come once more, each at its time.
 
     Those of one name keep their order, also if the clock of a sender was behind.

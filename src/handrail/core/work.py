@@ -23,7 +23,7 @@ from handrail.core.failing import fail_with
 from handrail.core.failures import AttemptFailure
 from handrail.core.groups import GroupNode, Members
 from handrail.core.nodes import Node, Phase, RollbackEntry
-from handrail.core.run_state import CoreState, Pull
+from handrail.core.run_state import Pull, RunState
 from handrail.core.steering import postpone_blocked
 from handrail.core.user_code import call_user
 from handrail.errors import WrongUse
@@ -266,7 +266,7 @@ class WorkNode(GroupNode):
 
     # -- the start ------------------------------------------------------------------------------
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Queue the initial tasks; payloads that cannot be recorded fail the attempt."""
         tasks, where = self.verb.tasks, f"step {self.path!r}"
         if run.unrecordable(tasks, where) is not None:
@@ -282,7 +282,7 @@ class WorkNode(GroupNode):
         self._reset()
         return TaskMembers(self.verb, self.queue)
 
-    def record_start(self, run: CoreState) -> None:
+    def record_start(self, run: RunState) -> None:
         """Record the initial tasks, unless the record has just these."""
         recorded, tasks = run.recorded, self.verb.tasks
         if not _same(run, recorded.tasks.get(self.path), tasks):
@@ -322,7 +322,7 @@ class WorkNode(GroupNode):
         """Why a task was dropped, or None if it was not."""
         return self._dropped.get(task_id)
 
-    def _bring(self, run: CoreState, tasks: Iterable[Task], parent: str | None) -> None:
+    def _bring(self, run: RunState, tasks: Iterable[Task], parent: str | None) -> None:
         """Add tasks to the queue; ``parent`` is the id of the task that brought them, if any."""
         queue, known = self.queue, self.queue.known
         is_new = run.recorded.is_empty and not self._unwelcome and not self._moved
@@ -340,7 +340,7 @@ class WorkNode(GroupNode):
             else:
                 self._bring_known(run, key, task)
 
-    def _bring_known(self, run: CoreState, key: str, task: Task) -> None:
+    def _bring_known(self, run: RunState, key: str, task: Task) -> None:
         """Add a task that may be recorded, dropped or moved already."""
         queue, record = self.queue, run.recorded.get(f"{self.base}/{key}")
         if record is None and task.id in self._unwelcome:
@@ -351,17 +351,17 @@ class WorkNode(GroupNode):
             ended = None if record.end is None else record.ended_seq
             queue.take_up(key, ended=ended, index=record.index)
 
-    def _emit_growth(self, run: CoreState) -> None:
+    def _emit_growth(self, run: RunState) -> None:
         total = len(self.queue.known) - len(self._dropped)
         run.emit(cmd.Tell(ev.WorkGrew(self.path, total, self._not_taken)))
 
-    def edited(self, run: CoreState, event: ev.WorkEdited) -> None:
+    def edited(self, run: RunState, event: ev.WorkEdited) -> None:
         """Take an edit of the queue, which takes effect in its turn."""
         self._edits.append(event)
         self._has_unapplied = True
         run.push(Pull(self))
 
-    def _take_edit(self, run: CoreState, event: ev.WorkEdited) -> None:
+    def _take_edit(self, run: RunState, event: ev.WorkEdited) -> None:
         queue = self.queue
         self._bring(run, event.add, None)
         for one in event.drop:
@@ -377,7 +377,7 @@ class WorkNode(GroupNode):
 
     # -- members --------------------------------------------------------------------------------
 
-    def pull(self, run: CoreState) -> None:
+    def pull(self, run: RunState) -> None:
         """Take up, or begin, the next task; end the work if no task is left or at work."""
         has_to_look = self._has_unapplied or run.receiving_batch or run.paused is not None
         if has_to_look and not self._may_take_task(run):
@@ -386,7 +386,7 @@ class WorkNode(GroupNode):
             return  # nothing has changed
         super().pull(run)
 
-    def _may_take_task(self, run: CoreState) -> bool:
+    def _may_take_task(self, run: RunState) -> bool:
         """True if a task may be taken now: no recorded end, edit or pause comes first."""
         members, queue = self.members, self.queue
         if self.phase is not Phase.RUNNING or members.closed:
@@ -401,7 +401,7 @@ class WorkNode(GroupNode):
         begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
         return not (run.paused is not None and begins and postpone_blocked(run, Pull(self)))
 
-    def _perhaps_end(self, run: CoreState) -> None:
+    def _perhaps_end(self, run: RunState) -> None:
         super()._perhaps_end(run)
         members = cast("TaskMembers", self.members)
         self._has_room = not members.closed and members.has_room(self) and not self.queue.takes_up
@@ -410,7 +410,7 @@ class WorkNode(GroupNode):
         else:
             run.work_with_room.discard(self.path)
 
-    def _catch_up(self, run: CoreState) -> None:
+    def _catch_up(self, run: RunState) -> None:
         """Apply the edits before the next recorded end; after the last, decide whether to stop."""
         edits, following = self._edits, self.queue.next_end
         while edits and edits[0].seq < following:
@@ -427,7 +427,7 @@ class WorkNode(GroupNode):
         else:
             self._ask(run)
 
-    def index_of(self, run: CoreState, item: Task) -> int:
+    def index_of(self, run: RunState, item: Task) -> int:
         """The recorded index of the task, or else the next one."""
         if run.recorded.is_empty:
             self._next_index += 1
@@ -439,7 +439,7 @@ class WorkNode(GroupNode):
         self._next_index = max(index + 1, self._next_index)
         return index
 
-    def _open_member(self, run: CoreState, verb: Any, item: Task) -> None:
+    def _open_member(self, run: RunState, verb: Any, item: Task) -> None:
         super()._open_member(run, verb, item)
         if not run.rehearses:
             return
@@ -466,7 +466,7 @@ class WorkNode(GroupNode):
             f"{said.format(about, task.id)}"
         )
 
-    def child_ended(self, run: CoreState, child: Node, result: StepResult[Any]) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Queue the tasks that the task brought; ask whether the work is to stop."""
         recorded = run.recorded
         new = recorded.is_empty or recorded.at(child.path).end is None
@@ -476,7 +476,7 @@ class WorkNode(GroupNode):
         if new and self._stop is not None and not self.members.decided:
             self._ask(run)
 
-    def _note_end(self, run: CoreState, child: Node, result: StepResult[Any]) -> None:
+    def _note_end(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         task, parent = self.queue.known[child.path.rpartition("/")[2]]
         output = result.output
         if result.status == "succeeded" and is_found(output):  # nearly always
@@ -493,7 +493,7 @@ class WorkNode(GroupNode):
             self._bring(run, output.children, task.id)
             self._emit_growth(run)
 
-    def _ask(self, run: CoreState) -> None:
+    def _ask(self, run: RunState) -> None:
         """Call ``stop``, and record the reason that it gives before anything follows from it."""
         stop, queue, tally = self._stop, self.queue, self.tally
         if stop is None or queue.stopped is not None:
@@ -515,7 +515,7 @@ class WorkNode(GroupNode):
             queue.stopped = reason
             run.record(ev.WorkStopped(self.path, self.attempt, reason, len(tally.ends)))
 
-    def _begin_no_more(self, run: CoreState) -> None:
+    def _begin_no_more(self, run: RunState) -> None:
         super()._begin_no_more(run)
         self.queue.only_begun = True
 
@@ -543,12 +543,12 @@ class WorkNode(GroupNode):
         """How many tasks wait."""
         return len(self.queue.urgency)
 
-    def stopped(self, run: CoreState) -> None:
+    def stopped(self, run: RunState) -> None:
         """Close the work: no edit takes effect any more."""
         super().stopped(run)
         run.work_with_room.discard(self.path)
 
-    def order(self, run: CoreState) -> tuple[tuple[str, ...], str | None]:
+    def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
         """The keys in tree order, if tasks began in another one, and why some were left.
 
         The run then lists its steps in tree order, too.
@@ -566,7 +566,7 @@ class WorkNode(GroupNode):
         cast("TaskMembers", self.members).undo_at = {index: at for at, index in enumerate(begun)}
         return keys, self._why_stopped()
 
-    def put_in_order(self, run: CoreState) -> None:
+    def put_in_order(self, run: RunState) -> None:
         """List the tasks that have begun in tree order."""
         self._in_order = in_tree_order(self._roots, self._children)
         seen, base = self.seen, self.base
@@ -582,7 +582,7 @@ def _key(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _same(run: CoreState, known: Sequence[Task] | None, tasks: Sequence[Task]) -> bool:
+def _same(run: RunState, known: Sequence[Task] | None, tasks: Sequence[Task]) -> bool:
     """True if these are the recorded tasks."""
     if known is None or run.codec is None:
         return False

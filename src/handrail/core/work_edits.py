@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.core.work import WorkNode
 from handrail.errors import CannotSteer, WrongUse, did_you_mean
 from handrail.model import events as ev
@@ -17,7 +17,7 @@ from handrail.record.work import drop_reason
 _PLAIN = frozenset({type(None), bool, int, float, str, list, dict, tuple})
 
 
-def work_edited(run: CoreState, event: ev.WorkEdited) -> None:
+def work_edited(run: RunState, event: ev.WorkEdited) -> None:
     """Apply an edit to work that is open; keep it for work that has not begun."""
     run.last_edit = max(run.last_edit, event.letter)
     run.edits.setdefault(event.path, []).append(event)
@@ -53,7 +53,7 @@ def edit_of(
 
 
 def check_edit(
-    run: CoreState, event: ev.WorkEdited, coming: Sequence[ev.WorkEdited] = (), *, driven: bool
+    run: RunState, event: ev.WorkEdited, coming: Sequence[ev.WorkEdited] = (), *, driven: bool
 ) -> ev.WorkEdited:
     """Check that a queue takes this edit; returns it with path and converted payloads.
 
@@ -83,7 +83,7 @@ def check_edit(
     return replace(event, path=path, add=add)
 
 
-def _open_work(run: CoreState, path: str) -> WorkNode:
+def _open_work(run: RunState, path: str) -> WorkNode:
     """The open work at a path; without a path, the only work that there is.
 
     Raises:
@@ -111,7 +111,7 @@ def _open_work(run: CoreState, path: str) -> WorkNode:
     return node
 
 
-def _check_waits(run: CoreState, node: WorkNode, task_id: str, *, driven: bool) -> None:
+def _check_waits(run: RunState, node: WorkNode, task_id: str, *, driven: bool) -> None:
     """Check that the task waits.
 
     Raises:

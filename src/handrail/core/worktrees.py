@@ -15,7 +15,7 @@ from handrail.core.children import declared_for, enter_called
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of_body
 from handrail.core.nodes import Node
-from handrail.core.run_state import BodyStepNode, CoreState
+from handrail.core.run_state import BodyStepNode, RunState
 from handrail.model.paths import join
 from handrail.model.results import StepResult
 from handrail.model.shapes import OwnTree
@@ -45,12 +45,12 @@ class WorktreeNode(BodyStepNode):
         self.ended: tuple[Any, AttemptFailure | None] = None, None
         """What the body returned, or why the attempt fails."""
 
-    def begin(self, run: CoreState) -> None:
+    def begin(self, run: RunState) -> None:
         """Make the worktree."""
         self.tree, self.ended = None, (None, None)
         self._git(run, MAKE)
 
-    def child_ended(self, run: CoreState, child: Node, result: StepResult[Any]) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Continue with the set-up, the body, the next git operation, or the end."""
         del child
         name = result.name
@@ -68,7 +68,7 @@ class WorktreeNode(BodyStepNode):
         else:
             self._enter(run)
 
-    def body_ended(self, run: CoreState, value: Any, error: BaseException | None) -> None:
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
         """Merge the worktree, unless the step keeps it; after an error leave it."""
         if error is None:
             where = f"the body of step {self.path!r}"
@@ -83,7 +83,7 @@ class WorktreeNode(BodyStepNode):
         else:
             self._git(run, MERGE)
 
-    def _tree_created(self, run: CoreState, tree: OwnTree) -> None:
+    def _tree_created(self, run: RunState, tree: OwnTree) -> None:
         outer = None if self.parent is None else run.tree_of(self.parent)
         self.tree = tree
         # steps name paths of the process's folder, also in a worktree that is made from another one
@@ -95,12 +95,12 @@ class WorktreeNode(BodyStepNode):
         elif run.take_path(self, join(self.base, setup.name), run.where(self), ""):
             run.open_child(self, setup, join(self.base, setup.name))
 
-    def _enter(self, run: CoreState) -> None:
+    def _enter(self, run: RunState) -> None:
         before = self.yields
         enter_called(run, self, self.verb.body, self.verb.args)
         self.yields = before  # the body's steps are indexed behind those before it
 
-    def _child_failed(self, run: CoreState, result: StepResult[Any]) -> None:
+    def _child_failed(self, run: RunState, result: StepResult[Any]) -> None:
         what = {MAKE: "its worktree was not made: ", MERGE: "its worktree was not merged: "}
         text = f"{what.get(result.name, '')}step {result.name!r} failed: {result.error}"
         failure = failure_from(result, text)
@@ -111,7 +111,7 @@ class WorktreeNode(BodyStepNode):
         self.ended = None, failure
         self._git(run, LEAVE)
 
-    def _git(self, run: CoreState, name: str) -> None:
+    def _git(self, run: RunState, name: str) -> None:
         verb, path = self.verb, join(self.base, name)
         work = TreeWork(_ACTIONS[name], self.base, verb.base, verb.merge, self.tree)
         if run.take_path(self, path, run.where(self), "Name the steps of the body otherwise."):

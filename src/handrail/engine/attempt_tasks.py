@@ -14,7 +14,7 @@ import msgspec
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import success_event, time_bound
 from handrail.core.conductor import End
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
@@ -242,7 +242,7 @@ PAUSED_S = 5.0
 """How long, at least, an idle drive of a paused run waits for ``unpause`` before it suspends."""
 
 
-def idle_wait_s(linger_s: float, run: CoreState) -> float:
+def idle_wait_s(linger_s: float, run: RunState) -> float:
     """How long an idle drive waits for an answer, a signal or ``unpause`` before it suspends."""
     if run.paused is not None:
         return max(linger_s, PAUSED_S)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 import anyio
 
 from handrail.core.machine import Machine
-from handrail.core.run_state import CoreState, Setting, StepNode
+from handrail.core.run_state import RunState, Setting, StepNode
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
@@ -610,7 +610,7 @@ class Engine(TakesOptions):
 
     async def _retrace(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
-    ) -> CoreState:
+    ) -> RunState:
         """A run's state after today's code has replayed its record; nothing is performed."""
         from handrail.engine.planning import retrace
 
@@ -746,7 +746,7 @@ class Engine(TakesOptions):
         definition: WorkflowDefinition,
         reuse: Sequence[str],
         rerun: Sequence[str],
-    ) -> tuple[Plan, CoreState]:
+    ) -> tuple[Plan, RunState]:
         """A plan, and the state of the rehearsal, with what has changed."""
         from handrail.engine.planning import plan_of
 
@@ -761,7 +761,7 @@ class Engine(TakesOptions):
 
     def as_recorded(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition
-    ) -> tuple[CoreState, Evaluator]:
+    ) -> tuple[RunState, Evaluator]:
         """A run's state with its history to replay, and its evaluator; not for a driver.
 
         Raises:

@@ -20,7 +20,7 @@ from handrail.typed.schema import fields_of, is_list, is_object
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
-    from handrail.core.run_state import CoreState
+    from handrail.core.run_state import RunState
 
 
 _FIXED = frozenset({str, int, float, bool, bytes, complex, type(None), FunctionType, MethodType})
@@ -36,7 +36,7 @@ Given = list[tuple[Any, str]]
 class InPlace:
     """Knows the outputs of one run's steps, and their parts, by identity. Mutable."""
 
-    def __init__(self, run: CoreState, codec: Codec) -> None:
+    def __init__(self, run: RunState, codec: Codec) -> None:
         self._run = run
         self._codec = codec
         self._outputs = _OutputIndex(run)
@@ -101,7 +101,7 @@ class _OutputIndex:
     It takes the first parts of each output: to look at all of 1 MiB takes 35 ms.
     """
 
-    def __init__(self, run: CoreState) -> None:
+    def __init__(self, run: RunState) -> None:
         self._run = run
         self._paths: dict[int, str] = {}
         self._last = ""

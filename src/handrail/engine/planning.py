@@ -10,7 +10,7 @@ from handrail.core.groups import GroupNode
 from handrail.core.machine import Machine
 from handrail.core.nodes import Node, Phase
 from handrail.core.rehearsal import Rehearsal, rehearse
-from handrail.core.run_state import CoreState, StepNode
+from handrail.core.run_state import RunState, StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.step_names import without_step
 from handrail.errors import StepChange
@@ -181,7 +181,7 @@ def _unreached_steps(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
         yield _recorded_step(machine, path, state, reached=orphaned)
 
 
-def _left_behind(run: CoreState, path: str) -> bool:
+def _left_behind(run: RunState, path: str) -> bool:
     """True for what is in something that has ended without it, or in a member of no item."""
     while above := run.recorded.parent_of(path):
         group = run.nodes.get(above)

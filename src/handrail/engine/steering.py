@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from handrail.core.run_state import CoreState
+from handrail.core.run_state import RunState
 from handrail.engine.engine import Engine
 from handrail.engine.outside import sync_twin
 from handrail.errors import CannotSteer
@@ -218,7 +218,7 @@ def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
     return f"it {what}, so no step is running", "resume() continues it."
 
 
-def refuse_unknown(run: CoreState, path: str) -> None:
+def refuse_unknown(run: RunState, path: str) -> None:
     """Raise ``CannotSteer`` if no step of this path has begun, nor is in the workflow's source."""
     if path in run.nodes or path in run.results:
         return
