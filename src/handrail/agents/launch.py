@@ -131,7 +131,7 @@ class AgentLaunch:
         able, reply = capabilities_of(route.backend), None
         digest = Digest(request.emit, launch.number, route.options.model)
         turn = self._turn(prompt, route, able, digest)
-        request.emit(ev.AgentTurnStarted(turn.path, turn.turn, turn.prompt))
+        request.emit(ev.AgentTurnStarted(turn.path, turn.turn, turn.prompt, route.name))
         if request.settings.lent and launch.session is None and not able.fork:
             text = f"{route.name} copies no sessions, and this one is another run's: begun anew\n"
             request.emit(ev.StepOutput(turn.path, "stderr", text))
