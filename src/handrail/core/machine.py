@@ -90,7 +90,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.steps.leaves import Launching, PythonCall, StageCheck
-from handrail.steps.verbs import PLAIN, Leaf, is_simple
+from handrail.steps.verbs import Leaf
 
 if TYPE_CHECKING:
     from handrail.core import (
@@ -301,7 +301,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     step, parent = node.step, node.parent
     if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
-        and (step.modifiers is PLAIN or is_simple(step.modifiers))
+        and step.modifiers.simple
         and node.is_leaf
         and parent is not None
         and parent.generator is not None
