@@ -125,7 +125,8 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
     elif len(seen) >= MANY_VISITS - 1 and run.places.get(node.path, seen) is not None:
         _count_visits(run, node, generator)
     seen[path] = generator.gi_frame.f_lasti
-    if step.modifiers.simple and step.verb.leaf and not node.unwinding:
+    modifiers = step.modifiers
+    if modifiers.simple and modifiers.when is None and step.verb.leaf and not node.unwinding:
         if run.begins_at_once:
             begin_plain(run, node, step, path)
             return None

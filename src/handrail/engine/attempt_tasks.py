@@ -15,7 +15,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import success_event, time_bound
 from handrail.core.conductor import End
 from handrail.core.run_state import RunState
-from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
+from handrail.engine.calls import UNBEGUN, InContext, await_value, call, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
@@ -109,7 +109,8 @@ class Attempts:
                     return success_event(command, value, None, self._loop.now())
                 coroutine = await_value(value)
             else:
-                coroutine = self._performed(command, current)
+                kwargs = verb.kwargs or _NOTHING
+                coroutine = call(verb.action, verb.args, kwargs, inline=False, current=current)
             if self._by_hand:
                 try:
                     first = context.run(coroutine.send, None)
@@ -128,7 +129,11 @@ class Attempts:
             if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
                 self._note_interruption(command.path, "cancelled")
                 raise
-            return raised_event(command, error)
+            try:
+                return raised_event(command, error)
+            except INTERRUPTIONS as raised:  # by the predicate of .retry(on=)
+                self.interrupted(command.path, raised)
+                return None
         if type(outcome) is _Ended:
             ended: ev.Event | cmd.LaunchFailed = outcome.event
             if isinstance(ended, cmd.LaunchFailed):

@@ -205,6 +205,8 @@ class Driver(Loop):
 
     def stop_inline_if_asked(self, flight: Flight) -> None:
         """Stop the attempt in the driver's own task if that has come in during its first part."""
+        if not self._jobs and not self._todo:
+            return
         asked = any(type(job) is UrgentJob for job in self._jobs)
         if asked or any(
             type(one) is cmd.Record and is_urgent(one.event, flight) for one in self._todo
@@ -439,6 +441,11 @@ class Driver(Loop):
                 if todo:  # what came in meanwhile is recorded first: after a pause no step begins
                     todo.append(cmd.Record(event, sync))
                     continue
+            elif kind is cmd.AskPredicate and self.ends is None:
+                answer = self._callbacks.answered_at_once(command)
+                if answer is not None:
+                    todo.extend(receive(answer))
+                continue
             elif kind is cmd.Tell:
                 self.emit_notice(command.progress)
                 continue

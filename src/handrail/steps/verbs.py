@@ -342,11 +342,11 @@ class Modifiers:
     wait_s: float | None = None
     """How long the step waits for the claims in ``holds``."""
     simple: bool = attrs.field(init=False, eq=False, repr=False)
-    """True if a leaf needs nothing but attempts, so that the core can take a shortcut."""
+    """True if a leaf, once it may begin, needs nothing but attempts: the core takes a shortcut."""
 
     def __attrs_post_init__(self) -> None:
-        asks = self.when is not None or self.on_error is not None
-        _set(self, "simple", not (asks or self.rollback or self.holds))
+        falls_back = self.on_error is not None
+        _set(self, "simple", not (falls_back or self.rollback or self.holds))
 
 
 PLAIN = Modifiers()
