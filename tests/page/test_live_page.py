@@ -49,16 +49,14 @@ def test_who_was_first_is_told(place: Place, open_page: Open) -> None:
     place.let("go")
     place.let("slow")
     place.drive("ship", "r1")
+    first = open_page(place.address).page
+    first.goto(place.address.split("?")[0] + "#/runs/r1")
+    asks = first.get_by_role("region", name="Question of merge?")
+    asks.get_by_text("no", exact=True).wait_for()
     late = open_page("about:blank", drawn=False)
     late.page.route("**/events?*", lambda route: route.abort())
     late.page.goto(place.address)
     late.page.goto(place.address.split("?")[0] + "#/runs/r1")
-    first = open_page(place.address).page
-    first.goto(place.address.split("?")[0] + "#/runs/r1")
-    for page in (first, late.page):
-        page.get_by_role("region", name="Question of merge?").get_by_text(
-            "no", exact=True
-        ).wait_for()
     late.page.get_by_text("not live").wait_for()
     first.get_by_role("radio", name="no").check()
     first.get_by_role("button", name="Answer").click()

@@ -92,3 +92,39 @@ export function useMedia(query: string): boolean {
   }, [query]);
   return found;
 }
+
+/**
+ * Handle the keys that are pressed anywhere on the page. The handler of the newest drawing is the one that is asked: a key
+ * that follows another at once meets the page that is seen, not the one before it.
+ */
+export function useKeys(onKey: (event: KeyboardEvent) => void): void {
+  const newest = useRef(onKey);
+  useLayoutEffect(() => {
+    newest.current = onKey;
+  });
+  useLayoutEffect(() => {
+    const listen = (event: KeyboardEvent) => newest.current(event);
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, []);
+}
+
+/**
+ * A function that moves the focus to what a selector finds beside `key`, as soon as that is shown: who is fast presses a key
+ * before it is. `shown`: the key of what is shown now.
+ */
+export function useFocus<K>(shown: K): (key: K, selector: string) => void {
+  const wanted = useRef<{ readonly key: K; readonly selector: string } | null>(null);
+  const move = () => {
+    if (wanted.current === null || wanted.current.key !== shown) return;
+    const element = document.querySelector<HTMLElement>(wanted.current.selector);
+    if (element === null) return;
+    wanted.current = null;
+    element.focus();
+  };
+  useLayoutEffect(move);
+  return (key, selector) => {
+    wanted.current = { key, selector };
+    move();
+  };
+}

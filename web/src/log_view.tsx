@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LogLine, Only, RunDetail } from "./api";
 import { clockTime, whole } from "./format";
-import { useChanges, useMedia } from "./hooks";
+import { useChanges, useFocus, useMedia } from "./hooks";
 import { Icon, StateIcon } from "./icons";
 import { LogStore } from "./log_store";
 import { go } from "./navigation";
@@ -100,6 +100,7 @@ export function LogView({ run, detail, log }: ViewProps) {
   const height = narrow ? 46 : 26;
   const [at, setAt] = useState(-1);
   const box = useRef<HTMLDivElement>(null);
+  const focus = useFocus(place.line);
   const follows = useRef(LIVE.has(detail.run.state) && place.line === null);
   /** The line that is shown beside the list; and the place of one that is on its way there. */
   const chosen = useRef<number | null>(null);
@@ -155,7 +156,7 @@ export function LogView({ run, detail, log }: ViewProps) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Enter" && at >= 0) {
       event.preventDefault();
-      document.querySelector<HTMLElement>(".pane-body")?.focus();
+      focus(store.line(at)?.seq ?? null, ".pane-body");
       return;
     }
     const move = MOVES[event.key];

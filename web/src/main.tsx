@@ -12,7 +12,7 @@ import { RunPage } from "./run_page";
 import { Server } from "./server";
 import { Refused, type Source } from "./source";
 import { Dialog, Foreign, Notices } from "./ui";
-import { stopClock, useChanges } from "./hooks";
+import { stopClock, useChanges, useKeys } from "./hooks";
 import "./style.css";
 
 const KEYS: readonly [readonly string[], string][] = [
@@ -56,25 +56,21 @@ function Whole({ source, report }: { source: Source; report: string | null }) {
         : { page: "run", run: report, view: "tree", step: null };
   const [help, setHelp] = useState(false);
   const [line, setLine] = useState<boolean | null>(null);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) {
-        if (event.key === "Escape" && target.matches("[data-search]")) target.blur();
-        return;
-      }
-      if (document.querySelector("dialog[open]")) return;
-      if (event.key === "/") {
-        event.preventDefault();
-        document.querySelector<HTMLInputElement>("[data-search]")?.select();
-        document.querySelector<HTMLInputElement>("[data-search]")?.focus();
-      } else if (event.key === "?") setHelp(true);
-      else if (event.key === "g" && report === null) location.hash = "#/";
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, []);
+  useKeys((event) => {
+    const target = event.target as HTMLElement;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) {
+      if (event.key === "Escape" && target.matches("[data-search]")) target.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      document.querySelector<HTMLInputElement>("[data-search]")?.select();
+      document.querySelector<HTMLInputElement>("[data-search]")?.focus();
+    } else if (event.key === "?") setHelp(true);
+    else if (event.key === "g" && report === null) location.hash = "#/";
+  });
   return (
     <>
       <header class="top">

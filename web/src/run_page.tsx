@@ -6,7 +6,7 @@ import { Attention } from "./attention";
 import { EventPane } from "./event_pane";
 import { GraphView } from "./graph_view";
 import { Head } from "./head";
-import { useChanges } from "./hooks";
+import { useChanges, useFocus, useKeys } from "./hooks";
 import { wordOf } from "./icons";
 import { LogSieve, LogView, type RunPlace, useLog } from "./log_view";
 import { go } from "./navigation";
@@ -86,11 +86,11 @@ function Run({ store, place, version, detail }: RunProps) {
     setAt(path);
     go({ ...place, step: path }, place.step !== null); // to go back from the first one closes it
   }, [place]);
-  const answer = useCallback((path: string) => {
+  const focus = useFocus(place.step);
+  const answer = (path: string) => {
     select(path);
-    const field = () => document.querySelector<HTMLElement>(".pane form :is(input, textarea, select)")?.focus();
-    requestAnimationFrame(() => setTimeout(field));
-  }, [select]);
+    focus(path, ".pane form :is(input, textarea, select)");
+  };
   const log = useLog(store, place);
   const close = useCallback(() => {
     // Behind the step that was opened from a line of the log is that line.
@@ -117,7 +117,7 @@ function Run({ store, place, version, detail }: RunProps) {
     onFold: fold,
     onEnter: (path: string) => {
       select(path);
-      document.querySelector<HTMLElement>(".pane-body")?.focus();
+      focus(path, ".pane-body");
     },
   };
   const waits = useMemo(() => waitsByPath(detail.run.waits_for), [detail.run.waits_for]);
@@ -161,22 +161,18 @@ function Run({ store, place, version, detail }: RunProps) {
 }
 
 function useRunKeys(place: RunPlace, close: () => void): void {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
-      if (document.querySelector("dialog[open]")) return;
-      const view = VIEWS[Number(event.key) - 1]?.[0];
-      if (view) go({ ...place, view }, true);
-      else if (event.key === "Escape" && (place.step !== null || place.log?.line)) close();
-      else if (event.key === "a") {
-        document.querySelector<HTMLElement>("[data-gate] :is(input, textarea, select, button)")?.focus();
-        event.preventDefault();
-      }
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [place, close]);
+  useKeys((event) => {
+    const target = event.target as HTMLElement;
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
+    if (document.querySelector("dialog[open]")) return;
+    const view = VIEWS[Number(event.key) - 1]?.[0];
+    if (view) go({ ...place, view }, true);
+    else if (event.key === "Escape" && (place.step !== null || place.log?.line)) close();
+    else if (event.key === "a") {
+      document.querySelector<HTMLElement>("[data-gate] :is(input, textarea, select, button)")?.focus();
+      event.preventDefault();
+    }
+  });
 }
 
 function Views({ place }: { place: RunPlace }) {

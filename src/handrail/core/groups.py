@@ -67,6 +67,7 @@ class Members:
         "pulls",
         "results",
         "rollbacks",
+        "shown_by",
         "skipped",
         "started",
         "stopped",
@@ -93,6 +94,8 @@ class Members:
         """Once ``decided``: members that an earlier drive began, and this one did not enter yet."""
         self.stopped: str | None = None
         """Why an earlier drive was stopping the group, if a cancelled member shows that it was."""
+        self.shown_by = ""
+        """The path of that member."""
         self.decided = False
         """True if no further member may begin: one failed, won or was stopped, or the group must.
 
@@ -352,7 +355,7 @@ class GroupNode(CompositeNode):
         members = self.members
         members.count(child, result)
         if result.status == "cancelled" and not members.decided:  # an earlier drive stopped it
-            members.stopped = result.error or "cancelled"
+            members.stopped, members.shown_by = result.error or "cancelled", child.path
             self._decided(run)
         judges = members.winner is None and type(self.verb).child_ended is not Group.child_ended
         if judges and self._decides(run, result):
@@ -403,7 +406,7 @@ class GroupNode(CompositeNode):
         if members.closed or self.live or self.phase is not Phase.RUNNING or self.stop is not None:
             return
         if members.stopped is not None and not members.decided_by_member and self.failure is None:
-            note_stopped_before(run, self, members.stopped)
+            note_stopped_before(run, self, members.shown_by, members.stopped)
             end_stopped(run, self)
             return
         if not (self.failure is not None or members.exhausted or members.decided_by_member):

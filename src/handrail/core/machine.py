@@ -349,7 +349,7 @@ def _tell_parent(run: RunState, node: Node, result: StepResult[Any]) -> None:
         if node.rollbacks is not None:
             _adopt(parent, node)
         if result.status == "cancelled" and parent.stop is None:
-            stopping.note_stopped_before(run, parent, result.error)  # in an earlier drive
+            stopping.note_stopped_before(run, parent, node.path, result.error)
     else:
         del parent.live[node.path]
     if parent.phase is Phase.FALLING_BACK and isinstance(parent, StepNode):

@@ -478,6 +478,8 @@ class RunState:
         """The signals on record that come once more in a resume, by the token of their time."""
         self.last_message = 0
         """The message number of the last signal that arrived."""
+        self.overdue: dict[str, str] = dict(recorded.overdue)
+        """As in the record, and for each node that an earlier drive was stopping."""
         # agents
         self.parked: dict[str, str] = {}
         """The advice for a person, by the path of the step that waits for them to act."""
@@ -817,8 +819,9 @@ class RunState:
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
         unreached = self.unreached_children(node)
+        overdue = self._overdue_above(node) if status == "cancelled" else ""
         ended = ev.StepCompleted(
-            node.path, result, derived, node.consumed_signal, unreached, node.used
+            node.path, result, derived, node.consumed_signal, unreached, node.used, overdue
         )
         self.out.append(cmd.Record(ended, on_disk))
 
@@ -848,8 +851,15 @@ class RunState:
         )
         unreached = self.unreached_children(node)
         cause = None if failure is None else failure.cause
-        ended = ev.MemberCompleted(node.path, node.index, result, derived, unreached, found, cause)
+        overdue = self._overdue_above(node) if status == "cancelled" else ""
+        ended = ev.MemberCompleted(
+            node.path, node.index, result, derived, unreached, found, cause, overdue
+        )
         self.out.append(cmd.Record(ended))
+
+    def _overdue_above(self, node: Node) -> str:
+        """The step around a cancelled one whose timeout stops it, or did in an earlier drive."""
+        return self.overdue.get(node.path) or node.overdue_above()
 
     def unreached_children(self, node: Node) -> tuple[str, ...]:
         """The node's recorded children, of its attempts so far, that this drive did not reach."""

@@ -250,7 +250,8 @@ class StepCompleted(Stamped):
     journal need not store it again; empty if it cannot. See ``record.outputs``. ``took`` is the
     number of the signal that a ``wait_for`` took. ``left_out`` are recorded paths directly below
     this one that the step did not reach now: the code, or its course, was different before.
-    ``used_before`` is what its failed attempts used; ``result.usage`` includes it.
+    ``used_before`` is what its failed attempts used; ``result.usage`` includes it. ``overdue`` is
+    the step around a cancelled one whose timeout stopped it.
     """
 
     path: str
@@ -259,6 +260,7 @@ class StepCompleted(Stamped):
     took: int = 0
     left_out: tuple[str, ...] = ()
     used_before: Usage | None = None
+    overdue: str = ""
 
     @property
     def status(self) -> StepStatus:
@@ -334,8 +336,8 @@ class MemberStarted(Stamped):
 class MemberCompleted(Stamped):
     """A member of a ``for_each``, or a task of ``work``, ended.
 
-    ``composed`` and ``left_out`` are as in ``StepCompleted``. ``found`` has the id and priority of
-    each task that a task brought. ``cause`` is as in ``AttemptFailed``.
+    ``composed``, ``left_out`` and ``overdue`` are as in ``StepCompleted``. ``found`` has the id and
+    priority of each task that a task brought. ``cause`` is as in ``AttemptFailed``.
     """
 
     path: str
@@ -345,6 +347,7 @@ class MemberCompleted(Stamped):
     left_out: tuple[str, ...] = ()
     found: tuple[tuple[str, float], ...] = ()
     cause: str | None = None
+    overdue: str = ""
 
     @property
     def status(self) -> StepStatus:

@@ -149,6 +149,8 @@ class Recorded(PathTree):
         """The edits of the queue of each ``work`` step, in order."""
         self.stops: dict[str, ev.WorkStopped] = {}
         """Why each ``work`` step was to begin no more tasks, as its ``stop`` said last."""
+        self.overdue: dict[str, str] = {}
+        """The step around a cancelled path whose timeout stopped it, by the cancelled path."""
         self.why_stopped: dict[tuple[str, int], str | None] = {}
         """Why ended attempts began no more tasks, by path and attempt: ``stop``, or the bound."""
         self._again: set[str] = set()
@@ -381,6 +383,8 @@ class Recorded(PathTree):
         state.end, state.ended_seq = result, event.seq
         state.derived, state.unreached_children = event.composed, event.left_out
         state.consumed_signal = event.took
+        if event.overdue:
+            self.overdue[path] = event.overdue
         self._at_work.pop(path, None)
         if type(result.output) is Unresolved:
             self.unresolved.add(path)
@@ -442,6 +446,8 @@ class Recorded(PathTree):
         state.found = event.found
         if event.cause is not None:
             self._note_cause(state, event.path, event.cause)
+        if event.overdue:
+            self.overdue[event.path] = event.overdue
         self.undoing.pop(event.path, None)
         state.derived, state.unreached_children = event.composed, event.left_out
         if type(event.result.output) is Unresolved:
