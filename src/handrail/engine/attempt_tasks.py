@@ -92,6 +92,8 @@ class Attempts:
         )
         context.run(CURRENT.set, current)
         before_s = self._skew.total_s
+        timed = command.step.modifiers.timeout_s is not None
+        due = self._loop.now() + time_bound(command, 0.0)[0] if timed else None
         try:
             verb: Any = command.step.verb
             watch = self._in_place
@@ -117,9 +119,9 @@ class Attempts:
                 except StopIteration as stop:
                     outcome = stop.value
                 else:
-                    outcome = await self._finish_here(command, coroutine, context, first)
+                    outcome = await self._finish_here(command, coroutine, context, first, due)
             else:
-                outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
+                outcome = await self._finish_here(command, coroutine, context, UNBEGUN, due)
         except AttemptStopped:
             return None
         except INTERRUPTIONS as error:
@@ -149,12 +151,18 @@ class Attempts:
         return _Ended(await self._performer.perform(command, current, claims_of))
 
     async def _finish_here(
-        self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
+        self,
+        command: cmd.Perform,
+        coroutine: Any,
+        context: Context,
+        first: Any,
+        due: float | None,
     ) -> Any:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
         flight = Flight(command.path, ATTEMPT, command)
         self.inline = flight
         self._loop.stop_inline_if_asked(flight)
+        watch = None if due is None else self._stop_in_time(flight, due)
         try:
             return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
         except AttemptStopped as stopped:
@@ -162,12 +170,34 @@ class Attempts:
             raise
         finally:
             self.inline = None
+            if watch is not None:
+                self._loop.tasks.stop(watch)
             self._loop.look_at_clock()
+
+    def _stop_in_time(self, flight: Flight, due: float) -> Flight:
+        """Have a task stop an attempt in the driver's own task once its time is over."""
+        loop, skew, clock = self._loop, self._skew, self._performer.clock
+        before_s, never = skew.total_s, anyio.Event()
+
+        async def wait() -> None:
+            while (until := due + skew.total_s - before_s) > loop.now():
+                await clock.wait(never, until, busy=1)
+                loop.look_at_clock()
+            if self.inline is flight and not flight.stopping:
+                flight.timed_out = True
+                loop.stop_inline()
+
+        watch = Flight(flight.path, "timeout", None)
+        watch.finished = True
+        loop.tasks.start(watch, wait, loop.context())
+        return watch
 
     def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
         """Report the stop behind urgent messages: they say why the attempt was stopped."""
-        path, attempt = flight.path, flight.command.attempt
-        self._loop.queue_job(lambda: self._report_stop(path, attempt, abandoned=abandoned))
+        command: cmd.Perform = flight.command
+        known = self._broken_off(flight.path)
+        end = cmd.Stopped(flight.path, command.attempt, abandoned, known)
+        self._loop.queue_job(lambda: self._loop.halted(flight, command, end))
 
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
         self._loop.stopped(path, attempt, self._broken_off(path), abandoned=abandoned)

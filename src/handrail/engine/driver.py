@@ -78,7 +78,6 @@ from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
-from handrail.steps.verbs import PLAIN
 from handrail.system.threads import running_loop
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ class Driver(Loop):
         self._jobs.append(UrgentJob(job) if urgent else job)
         self._wake.set()
         if urgent:
-            self._stop_inline()
+            self.stop_inline()
 
     def stop_inline_if_asked(self, flight: Flight) -> None:
         """Stop the attempt in the driver's own task if that has come in during its first part."""
@@ -211,9 +210,10 @@ class Driver(Loop):
         if asked or any(
             type(one) is cmd.Record and is_urgent(one.event, flight) for one in self._todo
         ):
-            self._stop_inline()
+            self.stop_inline()
 
-    def _stop_inline(self) -> None:
+    def stop_inline(self) -> None:
+        """Stop the attempt in the driver's own task, if any."""
         if self.attempts.inline is not None:
             self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
 
@@ -283,7 +283,7 @@ class Driver(Loop):
             while self._late:  # a resume reads on behind the last recorded message
                 self._record_late()
             if is_urgent(event, self.attempts.inline):
-                self._stop_inline()
+                self.stop_inline()
             self.record(event)
 
     def _is_late(self, event: ev.GateAnswered | ev.SignalReceived) -> bool:
@@ -399,6 +399,7 @@ class Driver(Loop):
         emit, append = self._bus.emit, self._journal.append
         free, holders, waiting = self.line.free, self.line.holders, self.line.waiting
         kept, held, gathers = self.line.kept, self._claiming.held, self._gathers
+        by_hand = self.tasks.by_hand
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -417,7 +418,7 @@ class Driver(Loop):
                     or waiting
                     or not free
                     or kept
-                    or (modifiers is not PLAIN and modifiers.timeout_s is not None)
+                    or (modifiers.timeout_s is not None and not by_hand)
                     or command.deadline is not None
                     or command.wanted is not None
                     or held
