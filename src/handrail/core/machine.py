@@ -25,7 +25,7 @@ the others are steps. A node lives from when its path is reserved until its reco
 
 Every end goes through ``Record(StepCompleted)``: the engine journals it, shows it to the sinks and
 gives it back, and only then does the parent hear of it. So a generator never sees a result that a
-crash could take away.
+crash could take away, unless that had no effect outside of the run (see ``engine.driver``).
 
 *Stopping.* ``stop(node)`` marks a subtree: attempts in flight are cancelled, waits end at once, and
 as children end, ``RunCancelled`` is thrown into the generators above them, innermost first. Steps

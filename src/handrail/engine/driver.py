@@ -31,6 +31,11 @@ open), it is performed in the driver's own task, in a context of its own (see
 ``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
 stops it as it would stop a task.
 
+Running ahead: where a journal syncs each end of a step, and a step has no effect outside of the run
+(``.inline()``), its end is stored but not synced. The run goes on ahead of the disk while only such
+steps follow; before anything else is done, shown or awaited, ``_catch_up`` syncs the records and
+shows them. So what a loss of power takes away has had no effect, and runs again.
+
 Gates and signals cost no task. ``engine.callbacks`` starts evaluations, gate handlers and
 rollbacks, and reports their outcomes.
 """
@@ -61,6 +66,7 @@ from handrail.core.timers import Job
 from handrail.engine.attempt_tasks import ATTEMPT, Attempts, idle_wait_s
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Callbacks, Evaluator
+from handrail.engine.calls import is_async
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import FailedWrite, Loop, Skew
@@ -77,7 +83,8 @@ from handrail.model import events as ev
 from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
-from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
+from handrail.ports.journal import GroupAppend, Journal, group_append, sync_later, when_free
+from handrail.steps.leaves import PythonCall
 from handrail.system.threads import running_loop
 
 if TYPE_CHECKING:
@@ -172,6 +179,9 @@ class Driver(Loop):
         self._alone = 0
         """How many of the next records are written one by one: one of them cannot be written."""
         self._syncing = False
+        self._sync_later = sync_later(journal)
+        self._ahead: list[ev.Event] = []
+        """Events that are stored, and neither on disk yet nor shown."""
         self.mask = bus.mask
         self.mark = performer.contexts.mark
         self._inbox, self._when_free = Inbox(journal, machine), when_free(journal)
@@ -374,6 +384,8 @@ class Driver(Loop):
         while self.result is None:
             if self._todo:
                 await self._carry_out_in_order()
+            elif self._ahead:
+                await self._catch_up()
             elif self._jobs:
                 self._jobs.popleft()()
                 for _ in range(self._gathers if len(self.flights) > GATHER_ABOVE else 0):
@@ -399,12 +411,20 @@ class Driver(Loop):
         emit, append = self._bus.emit, self._journal.append
         free, holders, waiting = self.line.free, self.line.holders, self.line.waiting
         kept, held, gathers = self.line.kept, self._claiming.held, self._gathers
-        by_hand = self.tasks.by_hand
+        by_hand, ahead, later = self.tasks.by_hand, self._ahead, self._sync_later
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
+            if ahead and not (len(ahead) < MAX_BATCH and _may_run_ahead(command)):
+                await self._catch_up()
+            sync: bool | None
             if kind is cmd.Record:
-                if len(todo) > 1 and gathers and await self._recorded_together(command):
+                if (
+                    len(todo) > 1
+                    and gathers
+                    and not ahead
+                    and await self._recorded_together(command)
+                ):
                     continue
                 event, sync = command.event, command.sync
             elif kind is cmd.Perform:
@@ -442,6 +462,8 @@ class Driver(Loop):
                 if todo:  # what came in meanwhile is recorded first: after a pause no step begins
                     todo.append(cmd.Record(event, sync))
                     continue
+                if later is not None and not sync and type(event) is ev.StepCompleted:
+                    sync = None if _may_run_ahead(command) else False
             elif kind is cmd.AskPredicate and self.ends is None:
                 answer = self._callbacks.answered_at_once(command)
                 if answer is not None:
@@ -473,13 +495,28 @@ class Driver(Loop):
                 types, keep = value_texts.declared_in(machine, event), partial(append, sync=sync)
                 event, pending = value_texts.event_in_its_place(event, machine, types, error, keep)
             if pending is not None:
+                if ahead:
+                    await self._catch_up()
                 await self._show_when_written(event, pending)
                 continue
-            emit(event)
+            if ahead or sync is None:
+                ahead.append(event)
+            else:
+                emit(event)
             if type(event) in reacts_to:
                 more = receive(event)
                 if more:
                     todo.extend(more)
+
+    async def _catch_up(self) -> None:
+        """Have on disk what the run has gone ahead of, then show it."""
+        assert self._sync_later is not None
+        pending = self._sync_later()
+        if pending is not None:
+            await self._wait_for_write(pending)
+        for event in self._ahead:
+            self._bus.emit(event)
+        self._ahead.clear()
 
     async def _show_when_written(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait until the event is written, then show it and give it to the core."""
@@ -563,7 +600,9 @@ class Driver(Loop):
         for other processes, the start of an agent's session, which a resume may continue, and
         what a sandbox refused.
         """
-        if not isinstance(notice, ev.JOURNALED_NOTICES):
+        if self._ahead:
+            self._todo.append(cmd.Tell(notice))
+        elif not isinstance(notice, ev.JOURNALED_NOTICES):
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
@@ -758,6 +797,17 @@ class Driver(Loop):
         elif not self._is_interrupted and self.ends is None and self.result is None:
             self._is_interrupted = True
             self._jobs.appendleft(lambda: self.record(ev.CancelRequested(reason)))
+
+
+def _may_run_ahead(command: cmd.Command) -> bool:
+    """True for the start of a step, or a step itself, without effects outside of the run."""
+    if type(command) is cmd.Record:
+        return type(command.event) is ev.StepStarted and not command.sync
+    if type(command) is not cmd.Perform:
+        return False
+    step = command.step
+    inline = step.modifiers.inline and type(step.verb) is PythonCall
+    return inline and not is_async(step.verb.action)
 
 
 def _raise(error: Exception) -> None:
