@@ -187,12 +187,14 @@ def scoped(root: Path, outside: int) -> None:
         return "done"
 
     agent = Agent("writer", "Write.", backend=FakeBackend([act]))
+    inside = AgentOptions(cwd=str(root))
 
     @workflow
     def flow() -> Steps[object]:
-        return (yield from step("write").agent(agent, writes=["docs/**"], cwd=root))
+        return (yield from step("write").agent(agent, writes=["docs/**"], options=inside))
 
-    assert Executor(sinks=[MemorySink()]).run_sync(flow).success is not bool(outside)
+    result = Executor(sinks=[MemorySink()]).run_sync(flow)
+    assert result.success is not bool(outside), result.error
     assert not outside or not any(root.glob("src*/new*"))
 
 

@@ -545,7 +545,10 @@ class Step(Generic[T_co]):
         return cast("Step[T_co]", self._with(ONCE, once=True))
 
     def inline(self) -> Step[T_co]:
-        """Run a sync action on the event loop itself; only for one that returns at once."""
+        """Run a sync action on the event loop itself; only for one that returns at once.
+
+        It has no effect outside of the run: its record may be on disk later than the next one.
+        """
         if not self.verb.inlines:
             raise DefinitionError(
                 f"step {self.name!r}: .inline() is for .python() and .call(), "
