@@ -18,6 +18,7 @@ HOUSE = Path(handrail.__file__).parent
 FOLDERS = {
     "temporal": (["temporal"], ["runs", "--temporal", "localhost:7233"]),
     "coordination": (["hub"], []),
+    "mcp": (["mcp"], []),
     "web": (["ui"], []),
     "testing": ([], []),
 }

@@ -81,7 +81,7 @@ async def test_what_it_prints_is_progress(make_request: MakeRequest, emitted: li
     """Its stdout is emitted as the agent's message, its stderr as the step's output."""
     backend = CommandBackend("echo thinking >&2; sleep 0; echo done")
     await Agent("worker", "Do it.", backend=backend).run(make_request())
-    assert AgentTurnStarted("work/plan", 1, "Do it.") in emitted
+    assert AgentTurnStarted("work/plan", 1, "Do it.", "echo") in emitted
     assert StepOutput("work/plan", "stderr", "thinking\n") in emitted
     assert AgentMessage("work/plan", "done\n") in emitted
 

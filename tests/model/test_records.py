@@ -179,7 +179,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("traceback", "by", "failed_step", "cause"), optional),
     **dict.fromkeys(("at", "due", "duration_ms"), seconds),
     **dict.fromkeys(("value", "output", "answer", "payload"), values),
-    "path": anywhere,
+    **dict.fromkeys(("path", "overdue"), anywhere),
     "verdict": st.none() | st.booleans(),
     "labels": st.dictionaries(talk, talk, max_size=2),
     "notes": st.lists(talk, max_size=2).map(tuple),

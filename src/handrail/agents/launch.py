@@ -132,7 +132,7 @@ class AgentLaunch:
         task = prompt if schema is None else with_schema(prompt, schema)
         said = launch_prompt(task, launch, remembered=self._session(route) is not None)
         digest = Digest(request.emit, launch.number, route.options.model)
-        request.emit(ev.AgentTurnStarted(request.path, launch.turn, said))
+        request.emit(ev.AgentTurnStarted(request.path, launch.turn, said, route.backend.name))
         if request.settings.lent and launch.session is None and not self._can_copy(route):
             text = f"{route.name} copies no sessions, and this one is another run's: begun anew\n"
             request.emit(ev.StepOutput(request.path, "stderr", text))

@@ -714,11 +714,12 @@ class AgentMessage(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentTurnStarted(Stamped):
-    """An agent was sent a prompt; ``turn`` counts the launches of an attempt."""
+    """A backend was sent a prompt; ``turn`` counts the launches of an attempt."""
 
     path: str
     turn: int
     prompt: str
+    backend: str = ""
 
 
 @dataclass(frozen=True, slots=True)

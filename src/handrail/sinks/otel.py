@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from handrail.model import events as ev
 from handrail.model.events import Event, Progress
 from handrail.model.paths import ancestors_of
 from handrail.model.results import StepResult, Usage
+from handrail.sinks import gen_ai
 
 if TYPE_CHECKING:
     from opentelemetry import metrics, trace
@@ -22,8 +24,9 @@ class OtelSink:
     An attempt has a span if it failed, or succeeded after others failed. The ids of spans are
     derived from the run's id and the path, so a resumed run continues its trace; steps replayed
     from the record are not exported again. A span is exported at its end, that of the run at the
-    run's end. Launches have the ``gen_ai.*`` attributes. No span has inputs, outputs or prompts.
-    The providers are the global ones by default.
+    run's end. Launches have the ``gen_ai.*`` attributes; if ``OTEL_SEMCONV_STABILITY_OPT_IN`` has
+    ``gen_ai_latest_experimental``, runs too, all by the conventions v0.1.0. No span has inputs,
+    outputs or prompts. The providers are the global ones by default.
 
     Raises:
         MissingExtra: opentelemetry-api is not installed.
@@ -39,6 +42,7 @@ class OtelSink:
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise MissingExtra("OtelSink", "opentelemetry-api", "otel") from error
+        self._latest = gen_ai.is_wanted(os.environ)
         self._trace = trace
         self._tracer: Any = trace.get_tracer("handrail", tracer_provider=tracer_provider)
         self._ids = _Ids()
@@ -118,6 +122,7 @@ class OtelSink:
             "handrail.launch.status": event.status,
             "error.type": event.kind,
             **_usage(event.usage),
+            **(gen_ai.of_launch(event, backend) if self._latest else {}),
         }
         facts = {name: value for name, value in facts.items() if value not in {"", None}}
         name = f"invoke_agent {facts['gen_ai.agent.name']}"
@@ -134,8 +139,12 @@ class OtelSink:
     def _run_ended(self, run: _Run, event: ev.WorkflowCompleted) -> None:
         facts = {"handrail.run.id": event.run_id, "handrail.run.status": event.status}
         began = min(run.started, event.at - event.duration_ms / 1000)
-        name = run.workflow or event.run_id
-        self._span(run, "", f"run {name}", began, event.at, facts, event.error)
+        workflow = run.workflow or event.run_id
+        name = f"run {workflow}"
+        if self._latest:
+            facts |= gen_ai.of_run(event, workflow)
+            name = f"invoke_workflow {workflow}"
+        self._span(run, "", name, began, event.at, facts, event.error)
 
     def _span(  # noqa: PLR0917  # what a span is made of
         self,
@@ -198,7 +207,6 @@ class _Run:
                     self.started = min(self.started, result.at - result.duration_ms / 1000)
             case ev.AgentTurnStarted(path=path):
                 self.turns[path] = (event.at, event.turn)
-            case ev.AgentSessionStarted(path=path):
                 self.backends[path] = event.backend
             case ev.GateOpened(path=path, gate=gate):
                 self.opened[path] = gate.since

@@ -326,7 +326,15 @@ def json_schema(type_: Any) -> Schema:
     Raises:
         DefinitionError: the type has no JSON form (a callable, a class that is no data).
     """
-    return _at_root(_hoisted(_schema(type_, ())))
+    return _at_root(hoisted(_schema(type_, ())))
+
+
+def open_schema(type_: Any) -> Schema:
+    """As ``json_schema``; an empty one, which allows any JSON, if the type has no JSON form."""
+    try:
+        return json_schema(type_)
+    except DefinitionError:
+        return {}
 
 
 def _schema(type_: Any, above: tuple[Any, ...]) -> Schema:
@@ -406,7 +414,7 @@ def _record_schema(type_: Any, found: tuple[RecordField, ...], above: tuple[Any,
     }
 
 
-def _hoisted(schema: Schema) -> Schema:
+def hoisted(schema: Schema) -> Schema:
     """``schema`` with every nested ``$defs`` moved to the root, where its references point."""
     taken: dict[str, Json] = {}
     lifted: Schema = {}

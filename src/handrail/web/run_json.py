@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, cast
+from typing import cast
 
-from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage, prompts_of
 from handrail.ports.journal import RunInfo
@@ -23,7 +22,7 @@ from handrail.record.view import OpenSignal, RunView, plain
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
-from handrail.typed.schema import json_schema
+from handrail.typed.schema import open_schema
 from handrail.web.step_json import SHORT, step_rows
 from handrail.web.times import times_of
 
@@ -171,7 +170,7 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
         "question": gate.question,
         "choices": json_safe(plain(gate.choices)),
         "prompts": json_safe(prompts_of(gate.choices, gate.values)),
-        "schema": None if gate.choices else _schema(gate.type),
+        "schema": None if gate.choices else json_safe(open_schema(gate.type)),
         "default": json_safe(plain(gate.default)),
         "has_default": gate.has_default,
         "since": gate.since,
@@ -180,13 +179,5 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
 
 
 def _signal(wait: OpenSignal) -> Json:
-    schema = None if wait.accepts is None else _schema(wait.accepts)
+    schema = None if wait.accepts is None else json_safe(open_schema(wait.accepts))
     return {"name": wait.name, "path": wait.path, "schema": schema}
-
-
-def _schema(type_: Any) -> Json:
-    """The JSON schema of a type; an empty one, which allows any JSON, if the type has none."""
-    try:
-        return json_safe(json_schema(type_))
-    except DefinitionError:
-        return {}
