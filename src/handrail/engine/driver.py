@@ -494,7 +494,9 @@ class Driver(Loop):
             except OutputNotSerializable as error:
                 types, keep = value_texts.declared_in(machine, event), partial(append, sync=sync)
                 event, pending = value_texts.event_in_its_place(event, machine, types, error, keep)
-            if pending is not None:
+            if pending is not None and sync is None:
+                await self._wait_for_write(pending)
+            elif pending is not None:
                 if ahead:
                     await self._catch_up()
                 await self._show_when_written(event, pending)
@@ -805,9 +807,9 @@ def _may_run_ahead(command: cmd.Command) -> bool:
         return type(command.event) is ev.StepStarted and not command.sync
     if type(command) is not cmd.Perform:
         return False
-    step = command.step
-    inline = step.modifiers.inline and type(step.verb) is PythonCall
-    return inline and not is_async(step.verb.action)
+    verb, modifiers = command.step.verb, command.step.modifiers
+    inline = modifiers.inline and modifiers.simple and type(verb) is PythonCall
+    return inline and not is_async(verb.action)
 
 
 def _raise(error: Exception) -> None:

@@ -547,7 +547,7 @@ class Step(Generic[T_co]):
     def inline(self) -> Step[T_co]:
         """Run a sync action on the event loop itself; only for one that returns at once.
 
-        It has no effect outside of the run: its record may be on disk later than the next one.
+        It has no effect outside of the run, which may go on before the record of it is on disk.
         """
         if not self.verb.inlines:
             raise DefinitionError(
