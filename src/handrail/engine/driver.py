@@ -408,7 +408,8 @@ class Driver(Loop):
         """
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
-        emit, append = self._bus.emit, self._journal.append
+        emit = self._bus.emit
+        append: Callable[..., Awaitable[None] | None] = self._journal.append
         free, holders, waiting = self.line.free, self.line.holders, self.line.waiting
         kept, held, gathers = self.line.kept, self._claiming.held, self._gathers
         by_hand, ahead, later = self.tasks.by_hand, self._ahead, self._sync_later
@@ -602,14 +603,15 @@ class Driver(Loop):
         for other processes, the start of an agent's session, which a resume may continue, and
         what a sandbox refused.
         """
-        if self._ahead:
-            self._todo.append(cmd.Tell(notice))
-        elif not isinstance(notice, ev.JOURNALED_NOTICES):
+        if not isinstance(notice, ev.JOURNALED_NOTICES):
+            if self._ahead:
+                self._todo.append(cmd.Tell(notice))
+                return
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
             return  # from an agent that was stopped, and does not know it yet
-        elif self._syncing:  # sinks must see the events that are being written first
+        elif self._syncing or self._ahead:  # sinks must see the events that are being written first
             self.record(notice)
             self._wake.set()
         else:
@@ -808,8 +810,8 @@ def _may_run_ahead(command: cmd.Command) -> bool:
     if type(command) is not cmd.Perform:
         return False
     verb, modifiers = command.step.verb, command.step.modifiers
-    inline = modifiers.inline and modifiers.simple and type(verb) is PythonCall
-    return inline and not is_async(verb.action)
+    inline = modifiers.inline and modifiers.simple
+    return inline and isinstance(verb, PythonCall) and not is_async(verb.action)
 
 
 def _raise(error: Exception) -> None:
