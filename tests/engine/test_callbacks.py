@@ -295,7 +295,8 @@ async def test_an_interruption_by_retry_on_after_an_async_action(kind: str) -> N
         raise ValueError
 
     def on(_: BaseException) -> bool:
-        raise INTERRUPTIONS[kind]
+        error = INTERRUPTIONS[kind]()
+        raise error
 
     @workflow
     def fails() -> Steps[None]:
