@@ -461,7 +461,7 @@ class Driver(Loop):
                     continue
                 sync = modifiers.checkpoint or modifiers.once
                 if todo:  # what came in meanwhile is recorded first: after a pause no step begins
-                    todo.append(cmd.Record(event, sync))
+                    todo.append(cmd.Record(event, bool(sync)))
                     continue
                 if later is not None and not sync and type(event) is ev.StepCompleted:
                     sync = None if _may_run_ahead(command) else False
