@@ -290,11 +290,12 @@ def lint(session: nox.Session) -> None:
     )
 
 
-@nox.session(venv_backend="none", requires=["build"])
+@nox.session(requires=["build"])
 def wheels(session: nox.Session) -> None:
     """Fail unless the wheel and all that it needs install from wheels on each Python."""
+    session.install("pip>=25")
     with tempfile.TemporaryDirectory() as scratch:
-        download = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:",
+        download = (python(session), "-m", "pip", "download", "--quiet", "--only-binary=:all:",
                     "--disable-pip-version-check", "--implementation=cp")  # fmt: skip
         run_at_once(
             session,

@@ -44,10 +44,11 @@ FOR_THE_RECORD = """
 NOT_ASKED_FOR = "SubworkflowStarted ValidationRound"
 """Events that the record of a run does not need."""
 NOT_LIVE = """
-    AgentFinished AgentTranscript AgentUsage BudgetRaised BudgetReserved BudgetSettled
-    SignalReceived SinkDropped StepMoved SubworkflowEnded TasksQueued WorkEdited
+    AgentFinished AgentSessionStarted AgentTranscript AgentUsage BudgetRaised BudgetReserved
+    BudgetSettled ClaimGranted ClaimLost ClaimWaiting SignalReceived SinkDropped StepMoved
+    SubworkflowEnded TasksQueued TimerSet WorkEdited
 """
-"""Events that a live view does not show."""
+"""Events of which a live view shows nothing but what ``Recorded`` takes from them."""
 
 
 def members(*unions: Any) -> set[type]:
@@ -60,7 +61,11 @@ REPORTS = members(cmd.Report)
 TABLES: dict[str, tuple[Any, set[type], str]] = {
     "what follows: REACTIONS": (set(REACTIONS), EVENTS | REPORTS, FOR_THE_RECORD),
     "the texts for people: FORMS": (set(FORMS), EVENTS, ""),
-    "the record of a run: Recorded": (set(Recorded._TAKES), EVENTS, NOT_ASKED_FOR),
+    "the record of a run: Recorded": (
+        set(Recorded._TAKES),
+        EVENTS | {ev.StepReplayed},
+        NOT_ASKED_FOR,
+    ),
     "the live view: LiveRun": (
         {*LiveRun._OF_RUN, *LiveRun._OF_STEP},
         members(ev.Event, ev.Progress),

@@ -177,7 +177,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "accepts": st.sampled_from([None, str, dict[str, int], Report, int | None]),
     **dict.fromkeys(("error", "reason"), talk),
     **dict.fromkeys(("traceback", "by", "failed_step", "cause"), optional),
-    **dict.fromkeys(("at", "due", "duration_ms"), seconds),
+    **dict.fromkeys(("at", "due", "duration_ms", "margin_s"), seconds),
     **dict.fromkeys(("value", "output", "answer", "payload"), values),
     **dict.fromkeys(("path", "overdue"), anywhere),
     "verdict": st.none() | st.booleans(),

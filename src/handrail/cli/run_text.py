@@ -55,7 +55,7 @@ from handrail.sinks.console_words import (
     step_words,
     wait_text,
 )
-from handrail.sinks.event_words import event_text, rung_text, unrolled_texts
+from handrail.sinks.event_words import event_text, pause_text, rung_text, unrolled_texts
 from handrail.steps.table import verb_of
 from handrail.typed.jsonsafe import short_repr
 
@@ -372,8 +372,8 @@ def _outcome(one: IncidentView, *, alive: bool) -> str:
         resumed = "" if one.over_at is None else f", resumed at {when.replace('(', '(after ')}"
         return f"suspended the run{resumed}"
     if one.over_at is None:
-        waits = "checks again at" if alive and step.kind == "usage_cap" else "waits until"
-        return f"{waits} {when}"
+        is_tested = alive and step.kind == "usage_cap"
+        return pause_text(step, f"{'at' if is_tested else 'until'} {when}", alive=alive)
     done = rung_text(step.next.rung, over=True)
     if pause >= 60:
         return f"waited until {when}, then {done}"

@@ -547,7 +547,8 @@ class LadderStep(Stamped):
 
     ``kind`` and ``error`` say why it failed. The launch ``next`` is due at ``due`` (unix seconds;
     0: at once). ``backend`` and ``session`` are those of the failed launch. ``parked``: the run
-    suspends before the next launch, and ``error`` says what a person must do.
+    suspends before the next launch, and ``error`` says what a person must do. ``margin_s``: the
+    part of the wait that follows the end of a usage cap, as its backend told it.
     """
 
     path: str
@@ -559,6 +560,7 @@ class LadderStep(Stamped):
     backend: str = ""
     session: str | None = None
     parked: bool = False
+    margin_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -668,6 +670,13 @@ Event: TypeAlias = (
     | BudgetWarning
     | BudgetRaised
 )
+
+DriveBegan: TypeAlias = WorkflowStarted | RunResumed
+DriveEnded: TypeAlias = WorkflowCompleted | RunSuspended
+Began: TypeAlias = StepStarted | MemberStarted
+Ended: TypeAlias = StepCompleted | MemberCompleted
+Posted: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited
+"""What reaches a run from outside of its drive."""
 
 
 # -- progress ------------------------------------------------------------------------------------

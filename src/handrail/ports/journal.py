@@ -8,24 +8,14 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 from handrail.model.dataclass import dataclass
-from handrail.model.events import (
-    CancelRequested,
-    Event,
-    GateAnswered,
-    RunSteered,
-    RunSuspended,
-    SignalReceived,
-    WorkEdited,
-)
+from handrail.model.events import Event, Posted, RunSuspended
 from handrail.model.results import RunStatus, WaitsFor
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
 T = TypeVar("T")
-Message: TypeAlias = (
-    GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited | RunSuspended
-)
+Message: TypeAlias = Posted | RunSuspended
 """``RunSuspended`` is no message to a drive: it says why none could go on from this record."""
 SCHEDULE_LABEL = "schedule"
 """The label of a run that a schedule began: the schedule's name. A fork of it has none."""

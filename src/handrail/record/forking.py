@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
@@ -295,7 +295,7 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
 
 _copier = cache(copier)
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
-_NUMBERED = frozenset({*_TAKERS, *WITH_MESSAGE_NUMBER})
+_NUMBERED = frozenset({*_TAKERS, *get_args(WITH_MESSAGE_NUMBER)})
 
 
 def _names_a_number(event: Any) -> bool:

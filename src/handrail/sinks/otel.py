@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from handrail.errors import MissingExtra
 from handrail.model import events as ev
 from handrail.model.events import Event, Progress
-from handrail.model.paths import ancestors_of
 from handrail.model.results import StepResult, Usage
+from handrail.record.run_record import Recorded
 from handrail.sinks import gen_ai
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class OtelSink:
     def emit(self, event: Event | Progress, /) -> None:
         """Export the span that the event ends, and its metrics."""
         run = self._runs.setdefault(event.run_id, _Run(event.run_id))
+        asked = run.recorded.open_gates.get(getattr(event, "path", ""))
         run.note(event)
         match event:
             case (
@@ -75,13 +76,13 @@ class OtelSink:
                 self._launch(run, event)
             case ev.LadderStep(due=due) if due > event.at:
                 self._waits.record(due - event.at, {"reason": event.kind, "kind": "time"})
-            case ev.GateAnswered(path=path) if path in run.opened:
-                self._waits.record(event.at - run.opened.pop(path), {"kind": "answer"})
+            case ev.GateAnswered() if asked is not None:
+                self._waits.record(event.at - asked.since, {"kind": "answer"})
             case ev.WorkflowCompleted():
                 self._run_ended(run, event)
             case _:
                 pass
-        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+        if isinstance(event, ev.DriveEnded):
             self._runs.pop(event.run_id, None)
 
     def _ended(self, run: _Run, path: str, result: StepResult[Any], at: float) -> None:
@@ -92,6 +93,8 @@ class OtelSink:
         if result.step_type != "member":
             self._steps.add(1, facts)
             self._took.record(took, facts)
+        run.recorded.forget_ended(path)
+        run.began.pop(path, None)
 
     def _attempt(  # noqa: PLR0917  # what a span of it is made of
         self,
@@ -111,8 +114,7 @@ class OtelSink:
         run.began[path] = at
 
     def _launch(self, run: _Run, event: ev.AgentFinished) -> None:
-        began, turn = run.turns.pop(event.path, (event.at, 0))
-        backend = run.backends.get(event.path, "")
+        began, turn, backend = run.turns.pop(event.path, (event.at, 0, ""))
         facts: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": event.path.rpartition("/")[2],
@@ -161,7 +163,7 @@ class OtelSink:
         context = trace.set_span_in_context(trace.INVALID_SPAN)
         if key:
             if above is None:
-                above = next(iter(ancestors_of(key, run.known)), "")
+                above = run.recorded.parent_of(key)
             sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
             parent = trace.SpanContext(
                 trace_id, _number(8, run.run_id, above), is_remote=True, trace_flags=sampled
@@ -184,32 +186,25 @@ class _Run:
         self.run_id = run_id
         self.workflow = ""
         self.started = float("inf")
-        self.known: set[str] = set()
-        """The paths of the steps and members that began."""
+        self.recorded = Recorded()
         self.began: dict[str, float] = {}
         """By path, when the step's current attempt began."""
-        self.turns: dict[str, tuple[float, int]] = {}
-        self.backends: dict[str, str] = {}
-        self.opened: dict[str, float] = {}
+        self.turns: dict[str, tuple[float, int, str]] = {}
+        """By path, when its agent was asked last, how often by then, and the backend."""
 
     def note(self, event: Event | Progress) -> None:
         """Remember what the spans of later events need."""
         self.started = min(self.started, event.at)
+        self.recorded.apply(event)
         match event:
             case ev.WorkflowStarted() | ev.RunResumed():
                 self.workflow = event.workflow_name or self.workflow
             case ev.StepStarted(path=path) | ev.MemberStarted(path=path):
-                self.known.add(path)
                 self.began[path] = event.at
-            case ev.StepReplayed(path=path, result=result):
-                self.known.add(path)
-                if result is not None:
-                    self.started = min(self.started, result.at - result.duration_ms / 1000)
+            case ev.StepReplayed(result=StepResult() as result):
+                self.started = min(self.started, result.at - result.duration_ms / 1000)
             case ev.AgentTurnStarted(path=path):
-                self.turns[path] = (event.at, event.turn)
-                self.backends[path] = event.backend
-            case ev.GateOpened(path=path, gate=gate):
-                self.opened[path] = gate.since
+                self.turns[path] = (event.at, event.turn, event.backend)
             case _:
                 pass
 

@@ -9,7 +9,7 @@ from typing import Any
 from handrail.model import events as ev
 from handrail.model.results import Usage
 from handrail.record.results import incident_of
-from handrail.record.view import RunView, StepView, exit_code_of, plain
+from handrail.record.view import RunView, StepView, end_in, exit_code_of, plain
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.texts import Texts
 from handrail.web.times import StepTimes, Times, times_of
@@ -139,8 +139,7 @@ def step_of(
 
 def step_details(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
     """The details of a step beyond its row, from the events of its path and its artifacts."""
-    ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
-    end = ends[-1] if ends and step.duration_ms is not None else None
+    end = end_in(events, step)
     output, cut = _cut(json_safe(plain(step.output)))
     sessions = [one for one in events if isinstance(one, ev.AgentSessionStarted)]
     session = sessions[-1] if sessions else None

@@ -46,7 +46,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError, JournalFailed, RunNotFound, WrongUse
@@ -65,7 +65,7 @@ from handrail.journals.sqlite.rows import (
 )
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import Retried
-from handrail.model.events import Event
+from handrail.model.events import DriveEnded, Event
 from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import count_of, positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo, SyncLater
@@ -81,7 +81,7 @@ _BEGINNINGS = frozenset({
     "SandboxDenied",
 })  # fmt: skip
 """Events without which a run does the same; the next event's sync makes them durable, too."""
-_ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})
+_ENDS = frozenset(kind.__name__ for kind in get_args(DriveEnded))
 """The last events of a drive. Its caller learns of the end, so the end must be on record."""
 _plain_codec = Codec()
 
