@@ -18,7 +18,7 @@ from handrail.model.described import line_of, warn_at
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
 from handrail.steps.leaves import PythonCall
-from handrail.steps.verbs import PLAIN, Step, is_simple, take
+from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
     from handrail.core import attempts, replaying
@@ -126,7 +126,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
         _count_visits(run, node, generator)
     seen[path] = generator.gi_frame.f_lasti
     modifiers = step.modifiers
-    if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
+    if modifiers.simple and modifiers.when is None and step.verb.leaf and not node.unwinding:
         if run.begins_at_once:
             begin_plain(run, node, step, path)
             return None

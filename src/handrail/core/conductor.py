@@ -535,11 +535,11 @@ class Conductor:
         self.line.release(path)
         command: cmd.Perform = flight.command
         if flight.stopping:
-            self._halted(flight, command, end)
+            self.halted(flight, command, end)
         else:
             self._attempt_over(command, end)
 
-    def _halted(self, flight: InFlight, command: cmd.Perform, end: End) -> None:
+    def halted(self, flight: InFlight, command: cmd.Perform, end: End) -> None:
         """Record an attempt that was stopped, whatever it ended in, as that or as timed out."""
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
         abandoned = isinstance(end, cmd.Stopped) and end.abandoned

@@ -25,7 +25,7 @@ the others are steps. A node lives from when its path is reserved until its reco
 
 Every end goes through ``Record(StepCompleted)``: the engine journals it, shows it to the sinks and
 gives it back, and only then does the parent hear of it. So a generator never sees a result that a
-crash could take away.
+crash could take away, unless that had no effect outside of the run (see ``engine.driver``).
 
 *Stopping.* ``stop(node)`` marks a subtree: attempts in flight are cancelled, waits end at once, and
 as children end, ``RunCancelled`` is thrown into the generators above them, innermost first. Steps
@@ -90,7 +90,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.steps.leaves import Launching, PythonCall, StageCheck
-from handrail.steps.verbs import PLAIN, Leaf, is_simple
+from handrail.steps.verbs import Leaf
 
 if TYPE_CHECKING:
     from handrail.core import (
@@ -301,7 +301,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     step, parent = node.step, node.parent
     if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
-        and (step.modifiers is PLAIN or is_simple(step.modifiers))
+        and step.modifiers.simple
         and node.is_leaf
         and parent is not None
         and parent.generator is not None

@@ -15,7 +15,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import success_event, time_bound
 from handrail.core.conductor import End
 from handrail.core.run_state import RunState
-from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
+from handrail.engine.calls import UNBEGUN, InContext, await_value, call, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
@@ -92,6 +92,8 @@ class Attempts:
         )
         context.run(CURRENT.set, current)
         before_s = self._skew.total_s
+        timed = command.step.modifiers.timeout_s is not None
+        due = self._loop.now() + time_bound(command, 0.0)[0] if timed else None
         try:
             verb: Any = command.step.verb
             watch = self._in_place
@@ -109,16 +111,17 @@ class Attempts:
                     return success_event(command, value, None, self._loop.now())
                 coroutine = await_value(value)
             else:
-                coroutine = self._performed(command, current)
+                kwargs = verb.kwargs or _NOTHING
+                coroutine = call(verb.action, verb.args, kwargs, inline=False, current=current)
             if self._by_hand:
                 try:
                     first = context.run(coroutine.send, None)
                 except StopIteration as stop:
                     outcome = stop.value
                 else:
-                    outcome = await self._finish_here(command, coroutine, context, first)
+                    outcome = await self._finish_here(command, coroutine, context, first, due)
             else:
-                outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
+                outcome = await self._finish_here(command, coroutine, context, UNBEGUN, due)
         except AttemptStopped:
             return None
         except INTERRUPTIONS as error:
@@ -128,7 +131,11 @@ class Attempts:
             if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
                 self._note_interruption(command.path, "cancelled")
                 raise
-            return raised_event(command, error)
+            try:
+                return raised_event(command, error)
+            except INTERRUPTIONS as raised:  # by the predicate of .retry(on=)
+                self.interrupted(command.path, raised)
+                return None
         if type(outcome) is _Ended:
             ended: ev.Event | cmd.LaunchFailed = outcome.event
             if isinstance(ended, cmd.LaunchFailed):
@@ -144,12 +151,18 @@ class Attempts:
         return _Ended(await self._performer.perform(command, current, claims_of))
 
     async def _finish_here(
-        self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
+        self,
+        command: cmd.Perform,
+        coroutine: Any,
+        context: Context,
+        first: Any,
+        due: float | None,
     ) -> Any:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
         flight = Flight(command.path, ATTEMPT, command)
         self.inline = flight
         self._loop.stop_inline_if_asked(flight)
+        watch = None if due is None else self._stop_in_time(flight, due)
         try:
             return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
         except AttemptStopped as stopped:
@@ -157,12 +170,34 @@ class Attempts:
             raise
         finally:
             self.inline = None
+            if watch is not None:
+                self._loop.tasks.stop(watch)
             self._loop.look_at_clock()
+
+    def _stop_in_time(self, flight: Flight, due: float) -> Flight:
+        """Have a task stop an attempt in the driver's own task once its time is over."""
+        loop, skew, clock = self._loop, self._skew, self._performer.clock
+        before_s, never = skew.total_s, anyio.Event()
+
+        async def wait() -> None:
+            while (until := due + skew.total_s - before_s) > loop.now():
+                await clock.wait(never, until, busy=1)
+                loop.look_at_clock()
+            if self.inline is flight and not flight.stopping:
+                flight.timed_out = True
+                loop.stop_inline()
+
+        watch = Flight(flight.path, "timeout", None)
+        watch.finished = True
+        loop.tasks.start(watch, wait, loop.context())
+        return watch
 
     def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
         """Report the stop behind urgent messages: they say why the attempt was stopped."""
-        path, attempt = flight.path, flight.command.attempt
-        self._loop.queue_job(lambda: self._report_stop(path, attempt, abandoned=abandoned))
+        command: cmd.Perform = flight.command
+        known = self._broken_off(flight.path)
+        end = cmd.Stopped(flight.path, command.attempt, abandoned, known)
+        self._loop.queue_job(lambda: self._loop.halted(flight, command, end))
 
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
         self._loop.stopped(path, attempt, self._broken_off(path), abandoned=abandoned)

@@ -183,7 +183,22 @@ class Callbacks:
             asked: Flight = loop.flights[question.path, "gate"]
             loop.start(asked, lambda: self._answer_gate(asked, question), loop.context())
             return
+        self._begun(question, *outcomes.call(loop.context().run, self._evaluator.begin, question))
+
+    def answered_at_once(self, question: cmd.AskPredicate) -> cmd.Evaluated | None:
+        """Call a predicate; its answer, or None if that is awaited, or the drive is to end."""
+        loop = self._loop
         what, value = outcomes.call(loop.context().run, self._evaluator.begin, question)
+        if what == outcomes.RAISED:
+            return cmd.Evaluated(question.path, error=value, at=loop.now())
+        if what == outcomes.RETURNED and not hasattr(value, "__await__"):
+            return cmd.Evaluated(question.path, value, at=loop.now())
+        loop.flights[question.path, "evaluation"] = Flight(question.path, "evaluation", question)
+        self._begun(question, what, value)
+        return None
+
+    def _begun(self, question: Question, what: int, value: Any) -> None:
+        loop = self._loop
         if what == outcomes.RETURNED and hasattr(value, "__await__"):
             flight: Flight = loop.flights[question.path, "evaluation"]
             flight.awaited = value

@@ -31,6 +31,11 @@ open), it is performed in the driver's own task, in a context of its own (see
 ``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
 stops it as it would stop a task.
 
+Running ahead: where a journal syncs each end of a step, and a step has no effect outside of the run
+(``.inline()``), its end is stored but not synced. The run goes on ahead of the disk while only such
+steps follow; before anything else is done, shown or awaited, ``_catch_up`` syncs the records and
+shows them. So what a loss of power takes away has had no effect, and runs again.
+
 Gates and signals cost no task. ``engine.callbacks`` starts evaluations, gate handlers and
 rollbacks, and reports their outcomes.
 """
@@ -61,6 +66,7 @@ from handrail.core.timers import Job
 from handrail.engine.attempt_tasks import ATTEMPT, Attempts, idle_wait_s
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Callbacks, Evaluator
+from handrail.engine.calls import is_async
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import FailedWrite, Loop, Skew
@@ -77,8 +83,8 @@ from handrail.model import events as ev
 from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
-from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
-from handrail.steps.verbs import PLAIN
+from handrail.ports.journal import GroupAppend, Journal, group_append, sync_later, when_free
+from handrail.steps.leaves import PythonCall
 from handrail.system.threads import running_loop
 
 if TYPE_CHECKING:
@@ -173,6 +179,9 @@ class Driver(Loop):
         self._alone = 0
         """How many of the next records are written one by one: one of them cannot be written."""
         self._syncing = False
+        self._sync_later = sync_later(journal)
+        self._ahead: list[ev.Event] = []
+        """Events that are stored, and neither on disk yet nor shown."""
         self.mask = bus.mask
         self.mark = performer.contexts.mark
         self._inbox, self._when_free = Inbox(journal, machine), when_free(journal)
@@ -201,17 +210,20 @@ class Driver(Loop):
         self._jobs.append(UrgentJob(job) if urgent else job)
         self._wake.set()
         if urgent:
-            self._stop_inline()
+            self.stop_inline()
 
     def stop_inline_if_asked(self, flight: Flight) -> None:
         """Stop the attempt in the driver's own task if that has come in during its first part."""
+        if not self._jobs and not self._todo:
+            return
         asked = any(type(job) is UrgentJob for job in self._jobs)
         if asked or any(
             type(one) is cmd.Record and is_urgent(one.event, flight) for one in self._todo
         ):
-            self._stop_inline()
+            self.stop_inline()
 
-    def _stop_inline(self) -> None:
+    def stop_inline(self) -> None:
+        """Stop the attempt in the driver's own task, if any."""
         if self.attempts.inline is not None:
             self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
 
@@ -281,7 +293,7 @@ class Driver(Loop):
             while self._late:  # a resume reads on behind the last recorded message
                 self._record_late()
             if is_urgent(event, self.attempts.inline):
-                self._stop_inline()
+                self.stop_inline()
             self.record(event)
 
     def _is_late(self, event: ev.GateAnswered | ev.SignalReceived) -> bool:
@@ -372,6 +384,8 @@ class Driver(Loop):
         while self.result is None:
             if self._todo:
                 await self._carry_out_in_order()
+            elif self._ahead:
+                await self._catch_up()
             elif self._jobs:
                 self._jobs.popleft()()
                 for _ in range(self._gathers if len(self.flights) > GATHER_ABOVE else 0):
@@ -394,14 +408,24 @@ class Driver(Loop):
         """
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
-        emit, append = self._bus.emit, self._journal.append
+        emit = self._bus.emit
+        append: Callable[..., Awaitable[None] | None] = self._journal.append
         free, holders, waiting = self.line.free, self.line.holders, self.line.waiting
         kept, held, gathers = self.line.kept, self._claiming.held, self._gathers
+        by_hand, ahead, later = self.tasks.by_hand, self._ahead, self._sync_later
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
+            if ahead and not (len(ahead) < MAX_BATCH and _may_run_ahead(command)):
+                await self._catch_up()
+            sync: bool | None
             if kind is cmd.Record:
-                if len(todo) > 1 and gathers and await self._recorded_together(command):
+                if (
+                    len(todo) > 1
+                    and gathers
+                    and not ahead
+                    and await self._recorded_together(command)
+                ):
                     continue
                 event, sync = command.event, command.sync
             elif kind is cmd.Perform:
@@ -415,7 +439,7 @@ class Driver(Loop):
                     or waiting
                     or not free
                     or kept
-                    or (modifiers is not PLAIN and modifiers.timeout_s is not None)
+                    or (modifiers.timeout_s is not None and not by_hand)
                     or command.deadline is not None
                     or command.wanted is not None
                     or held
@@ -437,8 +461,15 @@ class Driver(Loop):
                     continue
                 sync = modifiers.checkpoint or modifiers.once
                 if todo:  # what came in meanwhile is recorded first: after a pause no step begins
-                    todo.append(cmd.Record(event, sync))
+                    todo.append(cmd.Record(event, bool(sync)))
                     continue
+                if later is not None and not sync and type(event) is ev.StepCompleted:
+                    sync = None if _may_run_ahead(command) else False
+            elif kind is cmd.AskPredicate and self.ends is None:
+                answer = self._callbacks.answered_at_once(command)
+                if answer is not None:
+                    todo.extend(receive(answer))
+                continue
             elif kind is cmd.Tell:
                 self.emit_notice(command.progress)
                 continue
@@ -464,14 +495,31 @@ class Driver(Loop):
             except OutputNotSerializable as error:
                 types, keep = value_texts.declared_in(machine, event), partial(append, sync=sync)
                 event, pending = value_texts.event_in_its_place(event, machine, types, error, keep)
-            if pending is not None:
+            if pending is not None and sync is None:
+                await self._wait_for_write(pending)
+            elif pending is not None:
+                if ahead:
+                    await self._catch_up()
                 await self._show_when_written(event, pending)
                 continue
-            emit(event)
+            if ahead or sync is None:
+                ahead.append(event)
+            else:
+                emit(event)
             if type(event) in reacts_to:
                 more = receive(event)
                 if more:
                     todo.extend(more)
+
+    async def _catch_up(self) -> None:
+        """Have on disk what the run has gone ahead of, then show it."""
+        assert self._sync_later is not None
+        pending = self._sync_later()
+        if pending is not None:
+            await self._wait_for_write(pending)
+        for event in self._ahead:
+            self._bus.emit(event)
+        self._ahead.clear()
 
     async def _show_when_written(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait until the event is written, then show it and give it to the core."""
@@ -556,11 +604,14 @@ class Driver(Loop):
         what a sandbox refused.
         """
         if not isinstance(notice, ev.JOURNALED_NOTICES):
+            if self._ahead:
+                self._todo.append(cmd.Tell(notice))
+                return
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
             return  # from an agent that was stopped, and does not know it yet
-        elif self._syncing:  # sinks must see the events that are being written first
+        elif self._syncing or self._ahead:  # sinks must see the events that are being written first
             self.record(notice)
             self._wake.set()
         else:
@@ -750,6 +801,17 @@ class Driver(Loop):
         elif not self._is_interrupted and self.ends is None and self.result is None:
             self._is_interrupted = True
             self._jobs.appendleft(lambda: self.record(ev.CancelRequested(reason)))
+
+
+def _may_run_ahead(command: cmd.Command) -> bool:
+    """True for the start of a step, or a step itself, without effects outside of the run."""
+    if type(command) is cmd.Record:
+        return type(command.event) is ev.StepStarted and not command.sync
+    if type(command) is not cmd.Perform:
+        return False
+    verb, modifiers = command.step.verb, command.step.modifiers
+    inline = modifiers.inline and modifiers.simple
+    return inline and isinstance(verb, PythonCall) and not is_async(verb.action)
 
 
 def _raise(error: Exception) -> None:

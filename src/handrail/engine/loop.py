@@ -39,6 +39,10 @@ class Loop(Conductor):
         """Stop the attempt in the driver's own task if that has come in during its first part."""
         raise NotImplementedError
 
+    def stop_inline(self) -> None:
+        """Stop the attempt in the driver's own task, if any."""
+        raise NotImplementedError
+
     def escaped(self, error: BaseException) -> None:
         """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
         raise NotImplementedError

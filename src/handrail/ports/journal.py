@@ -100,6 +100,23 @@ def group_append(journal: Journal) -> GroupAppend | None:
     return cast("GroupAppend | None", _besides(journal, "append_all", "append"))
 
 
+class SyncLater(Protocol):
+    """``sync_later`` of a journal that syncs each end of a step before the run continues, but can
+    store several with ``append(event, sync=None)`` and sync them together. Optional.
+
+    The driver stores so the ends of steps without effects outside, if only such steps follow.
+    """
+
+    def __call__(self) -> Awaitable[None] | None:
+        """Have all that was stored on disk; as ``append`` with ``sync``."""
+        ...
+
+
+def sync_later(journal: Journal) -> SyncLater | None:
+    """The journal's ``sync_later``; None if it has none, or does not sync each end anyway."""
+    return cast("SyncLater | None", _besides(journal, "sync_later", "append"))
+
+
 class ReadAfter(Protocol):
     """``events_after`` of a journal: the events of a run whose number is greater than ``after``.
 
@@ -211,8 +228,9 @@ class Journal(Protocol):
     the journal promises to survive. ``events`` returns them in order, equal to those appended; a
     value whose class cannot be found comes back as ``Unresolved``. A durable journal is read from
     several threads at once, so that no event loop waits. It may also have ``append_all``,
-    ``events_after``, ``version``, ``last_letters``, ``last_events`` and ``when_free``: see
-    ``GroupAppend``, ``ReadAfter``, ``Version``, ``LastNumbers`` and ``WhenFree``.
+    ``sync_later``, ``events_after``, ``version``, ``last_letters``, ``last_events`` and
+    ``when_free``: see ``GroupAppend``, ``SyncLater``, ``ReadAfter``, ``Version``, ``LastNumbers``
+    and ``WhenFree``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

@@ -68,7 +68,7 @@ from handrail.journals.sqlite.threads import Retried
 from handrail.model.events import DriveEnded, Event
 from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import count_of, positive_seconds, seconds_of
-from handrail.ports.journal import Letter, RunInfo
+from handrail.ports.journal import Letter, RunInfo, SyncLater
 from handrail.record.rows import Read, Record, reader, to_record
 from handrail.system.sqlite import is_busy, transaction
 from handrail.system.threads import pending_here
@@ -134,8 +134,8 @@ class SqliteJournal:
         """Damage that was found and cut off when the file was opened."""
         return self._store.notices
 
-    def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
-        """Store the event, on disk if ``sync``; see the port.
+    def append(self, event: Event, /, *, sync: bool | None = False) -> Awaitable[None] | None:
+        """Store the event, on disk if ``sync``, not yet if it is None; see the port.
 
         Raises:
             OutOfSequence: its number is not the next one of its run; nothing was stored.
@@ -146,11 +146,16 @@ class SqliteJournal:
         record = to_record(event, self.codec, head.secrets)
         if event.at >= store.look_at or record[0] in _ENDS:
             store.check_path(event.run_id, event.seq, event.at)
-        if self._power and not sync:
+        if self._power and sync is False:
             sync = record[0] not in _BEGINNINGS
         value = record[3]
         pages = 1 if value is None else 1 + len(value) // PAGE_BYTES
-        return self._store_rows(head, ((event.seq, event.at, record),), pages, sync=sync)
+        return self._store_rows(head, ((event.seq, event.at, record),), pages, sync=bool(sync))
+
+    @property
+    def sync_later(self) -> SyncLater | None:
+        """Syncs what was stored with ``sync=None``; None if a killed process is all it survives."""
+        return self._sync if self._power else None
 
     def append_all(
         self, events: Sequence[Event], /, *, sync: bool = False
