@@ -121,11 +121,11 @@ def test_the_kinds_of_nodes_are_all_named() -> None:
     assert {NODE_TYPES[verb].__name__ for verb in VERBS.values()} == set(NODES)
 
 
-def test_there_are_eleven_actions() -> None:
+def test_there_are_twelve_actions() -> None:
     """The page counts the internal actions of the core right."""
     from typing import get_args
 
     from handrail.core.run_state import Action
 
-    assert "There are eleven actions" in PAGE
-    assert len(get_args(Action)) == 11
+    assert "There are twelve actions" in PAGE
+    assert len(get_args(Action)) == 12

@@ -18,7 +18,6 @@ from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
 from handrail.core.conductor import Conductor
 from handrail.core.machine import NODE_TYPES, REACTIONS
-from handrail.core.retracing import WALKS
 from handrail.model import events as ev
 from handrail.model.agent_options import AgentSettings
 from handrail.model.shapes import OwnTree
@@ -119,17 +118,6 @@ def test_no_node_class_is_for_nothing() -> None:
     assert all(NODE_TYPES[verb] for verb in VERBS.values())  # which fills it
     rows = {cls for cls in NODE_TYPES if any(issubclass(verb, cls) for verb in VERBS.values())}
     assert set(NODE_TYPES) == rows
-
-
-def test_what_holds_steps_can_be_walked() -> None:
-    """A verb without steps as data is a leaf, a wait, or is retraced by a function of its own."""
-    walked = {
-        verb
-        for verb in VERBS.values()
-        if verb.held is Verb.held or verb.held is groups.Bodied.held
-        if not (verb.leaf or verb.waits)
-    }
-    assert set(WALKS) == walked
 
 
 def called(value: Any = None) -> Any:

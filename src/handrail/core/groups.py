@@ -311,12 +311,15 @@ class GroupNode(CompositeNode):
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
         told = verb.compared(item)
+        if run.retraces:
+            run.enter_member(member, verb, told, value)
+            return
         if replay_member(run, member, verb, told, value):
             return
         digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)
         member.phase = Phase.RUNNING
         run.record(ev.MemberStarted(path, index, key, digest))
-        _begin_body(run, member, verb, value)
+        begin_body(run, member, verb, value)
 
     def _may_begin(self, run: RunState, path: str) -> bool:
         """True if the member at this path may begin, or be taken from the record."""
@@ -412,6 +415,9 @@ class GroupNode(CompositeNode):
         if not (self.failure is not None or members.exhausted or members.decided_by_member):
             return
         self.stopped(run)
+        if run.retraces:
+            run.succeed(self, None)  # as recorded
+            return
         undone = compensation_error(run, self)
         failure = self.failure or _failure(self.path, self.verb, members, self.not_begun())
         if failure is None and undone is not None:
@@ -489,7 +495,8 @@ def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
         run.mistake(mistake)
 
 
-def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
+def begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
+    """Run the body of a member, or its only step."""
     function = verb.function
     what, made = call_user(run, function, value)
     if what == INTERRUPTED:

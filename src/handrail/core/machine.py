@@ -38,7 +38,7 @@ else ends as cancelled.
 *The parts.* All state is one ``RunState``; the parts are functions over it, in modules that call
 only those below them. Each verb that has children or waits has a node class of its own, in
 ``children``, ``groups``, ``work``, ``validation`` and ``waits``. To have a part above it act, a
-part pushes an action on *the agenda*, a stack that one ``receive`` works off: ``_act`` says which
+part pushes an action on *the agenda*, a stack that one ``receive`` works off: ``act`` says which
 part carries out which action. Nothing recurses: a group of any number of members, or of members
 that are all recorded, takes one loop. Pushing in reverse keeps commands in tree order.
 """
@@ -75,6 +75,7 @@ from handrail.core.run_state import (
     MakeLaunch,
     Open,
     Pull,
+    Retrace,
     RunState,
     Setting,
     StepNode,
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
         attempts,
         budget,
         children,
+        compensation,
         failing,
         groups,
         launches,
@@ -118,9 +120,9 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "core.attempts core.budget core.children core.failing core.groups core.launches "
-        "core.replaying core.retry core.steering core.stopping core.validation core.waits "
-        "core.work core.work_edits core.worktrees model.work:model_work record.outputs "
+        "core.attempts core.budget core.children core.compensation core.failing core.groups "
+        "core.launches core.replaying core.retry core.steering core.stopping core.validation "
+        "core.waits core.work core.work_edits core.worktrees model.work:model_work record.outputs "
         "steps.bodies:body_verbs steps.groups:group_verbs steps.waits:wait_verbs",
     )
 
@@ -173,7 +175,7 @@ class Machine:
         out = self.begin(event)
         run, agenda = self.run, self._agenda
         while agenda:
-            _act(run, agenda.pop())
+            act(run, agenda.pop())
         return out
 
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
@@ -202,7 +204,7 @@ class Machine:
         most += len(run.results)
         while agenda and len(run.results) < most:
             most -= 1
-            _act(run, agenda.pop())
+            act(run, agenda.pop())
         return out
 
     @property
@@ -217,7 +219,7 @@ class Machine:
         return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
 
-def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
+def act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
     """Carry out an internal action: the table of who does what."""
     match action:
         case EndBody(node, value, error):
@@ -243,6 +245,8 @@ def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one a
             node.stop_late(run, path)
         case StopMembers(node, reason, number):
             node.stop_members(run, reason, number)
+        case Retrace():
+            compensation.retrace(run, action, act)
         case _:
             assert_never(action)
 

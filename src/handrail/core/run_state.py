@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from handrail.record import outputs
     from handrail.steps import fingerprint as fingerprints
     from handrail.steps import waits as wait_verbs
+    from handrail.steps.groups import Bodied
 else:
     later(
         globals(),
@@ -326,6 +327,18 @@ class EndStopped(msgspec.Struct, gc=False):
     node: Node
 
 
+class Retrace(msgspec.Struct, gc=False):
+    """Retrace the code below a node, whose end or finished attempts are recorded; call ``then``.
+
+    A member has a ``body``: a verb and a value. A group that goes on keeps its ``items``.
+    """
+
+    node: Node
+    then: Callable[[], None]
+    body: tuple[Bodied, Any] | None = None
+    items: Items | None = None
+
+
 Action: TypeAlias = (
     Open
     | Attempt
@@ -338,6 +351,7 @@ Action: TypeAlias = (
     | StopMember
     | StopMembers
     | EndStopped
+    | Retrace
 )
 
 
@@ -386,6 +400,9 @@ class Setting:
 
 class RunState:
     """The live state of one drive of one run. Mutable."""
+
+    retraces: ClassVar[bool] = False
+    """True in the mode that goes through code along the record: see ``core.retracing``."""
 
     def __init__(  # noqa: PLR0915  # one attribute a line
         self,
@@ -493,6 +510,10 @@ class RunState:
         """The node whose rollbacks run, and what to call then, by the current rollback's path."""
         self.searches: dict[str, Search] = {}
         """Searches for rollbacks that wait for an answer, by the path of their question."""
+        self.stops_at: dict[str, int] = {}
+        """By body that is retraced, the index of the last step before its clean-up."""
+        self.retracing: Any = None
+        """The run beside this one that retraces code, once there is one."""
         self.undone: set[str] = set()
         self.rollback_errors: list[RollbackError] = []
         self.finished = False
@@ -583,7 +604,7 @@ class RunState:
 
     def open_child(
         self, parent: Node, step: Step[Any], path: str, index: int | None = None
-    ) -> StepNode:
+    ) -> StepNode | None:
         """A node for a step below ``parent``, to be opened within this ``receive``.
 
         The step counts as used, whoever made it: the author, a handler of theirs, or this library.
@@ -608,6 +629,10 @@ class RunState:
         node.generator = generator
         node.yields = 0
         self.agenda.append(Advance(node))
+
+    def enter_member(self, member: MemberNode, verb: Bodied, item: Any, value: Any, /) -> None:
+        """Retrace a member that its group opens, in a run that retraces."""
+        raise NotImplementedError
 
     def take_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
         """Reserve ``path`` below ``parent``; end the run and return False if it is not allowed."""
