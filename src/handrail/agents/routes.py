@@ -215,8 +215,15 @@ _MADE_BY = {
 }
 
 
+ACP_NAMES = ("cursor", "goose", "kimi", "kiro", "qwen")
+"""Agents that are known by a name, and by no more than what ``agents.acp.named`` says of each."""
+
+
 def backend_names() -> tuple[str, ...]:
-    """The names that ``make_backend`` knows: the house's, and those that packages registered."""
+    """The names of the house's backends, and of those that packages registered.
+
+    ``make_backend`` knows ``ACP_NAMES``, too.
+    """
     return tuple(dict.fromkeys((*_MADE_BY, *addons.names(addons.BACKENDS))))
 
 
@@ -228,9 +235,13 @@ def make_backend(name: str) -> AgentBackend:
         DefinitionError: no backend has this name.
     """
     check_name(name, "a backend")
-    if name not in _MADE_BY:
+    if name not in _MADE_BY and name in addons.names(addons.BACKENDS):
         added: AgentBackend = addons.load(addons.BACKENDS, name)()
         return added
+    if name in ACP_NAMES:
+        from handrail.agents.acp.named import make_named
+
+        return make_named(name)
     module, attribute = _MADE_BY[name]
     made: AgentBackend = getattr(importlib.import_module(module), attribute)()
     return made
@@ -243,7 +254,7 @@ def check_name(name: str, whose: str) -> None:
         DefinitionError: no backend has this name; the text lists the known ones, or says what a
             retired name is now.
     """
-    if name in _MADE_BY or name in (known := backend_names()):
+    if name in _MADE_BY or name in (known := (*backend_names(), *ACP_NAMES)):
         return
     if (error := retired(name, whose)) is not None:
         raise error
