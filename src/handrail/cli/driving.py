@@ -26,15 +26,16 @@ from handrail import Executor, addons
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
-from handrail.cli.gates import can_ask, gate_handler
+from handrail.cli.gates import ESCAPE, can_ask, gate_handler, set_quit_key
 from handrail.cli.journal import Place
 from handrail.cli.notify import Notifier
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
+from handrail.cli.who import acting_user
 from handrail.engine.parts import DriveStart, OnChange
 from handrail.engine.serving import ServingEngine
 from handrail.engine.stream import Run
-from handrail.errors import ReplayMismatch
+from handrail.errors import HandrailError, ReplayMismatch
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS, AgentSettings
 from handrail.model.definition import WorkflowDefinition
@@ -84,6 +85,9 @@ class Interruption:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._terminal: list[Any] | None = None
+        self._executor: Executor | None = None
+        self._is_paused = False
+        self._steering: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -98,13 +102,27 @@ class Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if signal.SIGQUIT in self._before:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, self._terminal or [])
         for signum, before in self._before.items():
             signal.signal(signum, before)
 
-    def watch(self, run: Run[Any]) -> None:
+    def let_escape_pause(self) -> None:
+        """Let the key Esc pause the run, and continue it, until the end of this context.
+
+        The terminal sends SIGQUIT for Esc meanwhile. So nothing is read from stdin, which an action
+        of the run may read.
+        """
+        with contextlib.suppress(OSError):  # the terminal controls another session
+            if self._terminal is not None and os.tcgetpgrp(0) == os.getpgrp():
+                self._before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, self._on_escape)
+                set_quit_key(0, ESCAPE)
+
+    def watch(self, run: Run[Any], executor: Executor) -> None:
         """Let signals end this run; a signal that came before ends it now."""
         self._loop = asyncio.get_running_loop()
-        self._run = run
+        self._run, self._executor = run, executor
         if self.exit is not None:
             self._stop()
 
@@ -130,6 +148,28 @@ class Interruption:
             run.cancel(self._reason)
         else:
             run.interrupt(self._reason)
+
+    def _on_escape(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._toggle_pause)
+
+    def _toggle_pause(self) -> None:
+        if self._steering is None or self._steering.done():
+            self._steering = asyncio.get_running_loop().create_task(self._pause_or_unpause())
+
+    async def _pause_or_unpause(self) -> None:
+        assert self._run is not None
+        assert self._executor is not None
+        run_id, pauses = self._run.run_id, not self._is_paused
+        act = self._executor.pause if pauses else self._executor.unpause
+        try:
+            await act(run_id, by=acting_user())
+        except HandrailError as error:  # it has just ended
+            tell(str(error))
+            return
+        self._is_paused = pauses
+        tell("paused: no new step starts; Esc continues" if pauses else "continuing")
 
     def _leave(self) -> None:
         """Kill the programs that the run started, and exit; makes no call that a lock can block."""
@@ -232,6 +272,8 @@ def drive(
         if notifier is not None:
             executor.tells_stuck.append(notifier.tell_stuck)
         tell_page = stack.enter_context(_page(options, place, executor.journal))
+        if screen is not None and can_ask() and not console.is_dumb_terminal:
+            interruption.let_escape_pause()
         try:
             result = anyio.run(_stream_run, executor, begin, interruption, tell_page)
         except ReplayMismatch as error:
@@ -346,7 +388,7 @@ async def _stream_run(
         tell_page(run.run_id)
     try:
         async with run:
-            interruption.watch(run)
+            interruption.watch(run, executor)
             async for _ in run:
                 pass
     except (KeyboardInterrupt, SystemExit):  # raised by an action: an interruption like a signal
