@@ -309,12 +309,18 @@ def test_the_command_asks_for_the_text_on_a_terminal(
 
 
 PAUSED = """\
+import subprocess
+
 from handrail import step, workflow
+
+
+def first():
+    subprocess.run("touch began; until [ -e go ]; do sleep 0.02; done", shell=True, check=True)
 
 
 @workflow
 def slow():
-    yield from step("first").command("touch began; until [ -e go ]; do sleep 0.02; done")
+    yield from step("first").call(first)
     return (yield from step("second").call(str, "done"))
 """
 
@@ -323,8 +329,8 @@ def slow():
 def test_escape_pauses_a_run_and_continues_it(
     folder: Path, terminals: list[Terminal], goes_on: bool
 ) -> None:
-    """While it is paused nothing new begins; the record says who paused; the terminal is as it was
-    afterwards.
+    """While it is paused nothing new begins, and what an action has started goes on. The record
+    says who paused, and the terminal is as it was afterwards.
     """
     (folder / "slow.py").write_text(PAUSED, "utf-8")
     terminals.append(Terminal("slow.py", "--run-id", "r", controls=True))

@@ -88,6 +88,7 @@ class Interruption:
         self._executor: Executor | None = None
         self._is_paused = False
         self._steering: asyncio.Task[None] | None = None
+        self._escapes: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -102,9 +103,13 @@ class Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if signal.SIGQUIT in self._before:
+        if self._escapes is not None:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSANOW, self._terminal or [])
+            watch, self._escapes = self._escapes, None
+            signal.pthread_kill(watch.ident or 0, signal.SIGQUIT)
+            watch.join()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
         for signum, before in self._before.items():
             signal.signal(signum, before)
 
@@ -112,12 +117,24 @@ class Interruption:
         """Let the key Esc pause the run, and continue it, until the end of this context.
 
         The terminal sends SIGQUIT for Esc meanwhile. So nothing is read from stdin, which an action
-        of the run may read.
+        of the run may read. What an action starts ignores the signal, as it inherits that: the key
+        is to end nothing. A thread takes it here; threads that start later have it blocked.
         """
         with contextlib.suppress(OSError):  # the terminal controls another session
             if self._terminal is not None and os.tcgetpgrp(0) == os.getpgrp():
-                self._before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, self._on_escape)
+                self._before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
+                self._escapes = threading.Thread(target=self._take_escapes, daemon=True)
+                self._escapes.start()
                 set_quit_key(0, ESCAPE)
+
+    def _take_escapes(self) -> None:
+        while True:
+            signal.sigwait({signal.SIGQUIT})
+            if self._escapes is None:
+                return
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._toggle_pause)
 
     def watch(self, run: Run[Any], executor: Executor) -> None:
         """Let signals end this run; a signal that came before ends it now."""
@@ -148,11 +165,6 @@ class Interruption:
             run.cancel(self._reason)
         else:
             run.interrupt(self._reason)
-
-    def _on_escape(self, signum: int, frame: FrameType | None) -> None:
-        del signum, frame
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._toggle_pause)
 
     def _toggle_pause(self) -> None:
         if self._steering is None or self._steering.done():
@@ -265,6 +277,8 @@ def drive(
     if place is not None and options.artifacts:
         sinks.append(ArtifactsSink(place.artifacts))
     with Interruption(place) as interruption, ExitStack() as stack:
+        if screen is not None and can_ask() and not console.is_dumb_terminal:
+            interruption.let_escape_pause()
         notifier = stack.enter_context(_notifier(options, place, parts.get("journal")))
         if notifier is not None:
             sinks.append(notifier)
@@ -272,8 +286,6 @@ def drive(
         if notifier is not None:
             executor.tells_stuck.append(notifier.tell_stuck)
         tell_page = stack.enter_context(_page(options, place, executor.journal))
-        if screen is not None and can_ask() and not console.is_dumb_terminal:
-            interruption.let_escape_pause()
         try:
             result = anyio.run(_stream_run, executor, begin, interruption, tell_page)
         except ReplayMismatch as error:
