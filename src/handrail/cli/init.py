@@ -86,7 +86,9 @@ def test_a_poet_who_fails_once_is_asked_again() -> None:
 ''')
 
 
-Example: TypeAlias = Literal["ship", "review_files", "research", "one_folder", "fastest"]
+Example: TypeAlias = Literal[
+    "approvals", "fastest", "overnight", "pipeline", "research", "review_files", "ship", "team"
+]
 
 
 def init(name: str, /, *, template: Example | None = None) -> int:
@@ -98,7 +100,8 @@ def init(name: str, /, *, template: Example | None = None) -> int:
         A Python name, optionally after a folder: `flows/review`.
     template
         Write this example of handrail's instead: ship (plan, do, prove, commit), review_files (many
-        side by side, a question), research (races), one_folder (claims), fastest (a search).
+        side by side, a question), research (races), team (claims), fastest (a search), overnight
+        (issues are fixed), approvals (a service), pipeline (3,000 items, a redo).
     """
     folder, stem = _target_path(name)
     title = stem.replace("_", " ").strip().capitalize() or stem
