@@ -54,6 +54,7 @@ FOLDERS_OF_EXTRAS = {
     "web/test_access.py": ["starlette", "httpx2"],
     "web/test_api.py": ["starlette", "httpx2"],
     "web/test_live.py": ["cyclopts", "starlette", "uvicorn"],
+    "yaml": ["cyclopts", "jinja2", "rich", "simpleeval", "yaml"],
 }
 
 ON_ONE_LOOP = (

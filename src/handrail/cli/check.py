@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from handrail import addons
 from handrail.agents.agent import Agent, check_launchable
 from handrail.agents.prompt import variables_of
 from handrail.cli.exits import Exit
 from handrail.cli.listing import python_files, read_source
 from handrail.cli.options import Json
-from handrail.cli.target import load
+from handrail.cli.target import load, split
 from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.agent_options import (
     NO_OPTIONS,
@@ -61,6 +62,9 @@ def check(paths: Annotated[list[Path], Parameter()], /, *, as_json: Json = False
 
 def findings_in(file: Path) -> Iterator[Finding]:
     """The findings in one file; a file that does not parse is itself a finding."""
+    if (reader := addons.reader_of(file)) is not None:
+        yield from reader.findings(file)
+        return
     try:
         text = read_source(file)
         stages = configured_stages(file.parent)
@@ -94,6 +98,10 @@ def graph(
     form
         A Mermaid flowchart, or a tree for the terminal.
     """
+    place = Path(split(target)[0])
+    if (reader := addons.reader_of(place)) is not None:
+        print(reader.chart(place, form))
+        return Exit.SUCCEEDED
     source = source_of(load(target).definition.function)
     print((to_mermaid(source) if form == "mermaid" else to_text(source)).rstrip("\n"))
     return Exit.SUCCEEDED
