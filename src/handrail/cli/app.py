@@ -122,4 +122,4 @@ def _docstrings(module: str) -> Mapping[str, str]:
     """The docstrings of a module's functions, read from its source without importing it."""
     text = Path(__file__).with_name(f"{module}.py").read_text("utf-8")
     functions = (one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef))
-    return {one.name: ast.get_docstring(one) or "" for one in functions}
+    return {function.name: ast.get_docstring(function) or "" for function in functions}

@@ -153,7 +153,7 @@ def _is_new(folder: Path, key: str) -> bool:
 def _first_need(history: Sequence[ev.Event], parked: ev.LadderStep) -> int:
     """The number of the step's first event in a row that parked it for the same kind of failure."""
     since, need = parked.seq, (True, parked.kind, parked.attempt)
-    ladder = (one for one in Recorded(history).at(parked.path).ladder if one.seq < parked.seq)
+    ladder = (rung for rung in Recorded(history).at(parked.path).ladder if rung.seq < parked.seq)
     failed = [one for one in ladder if isinstance(one, ev.LadderStep)]
     for step in reversed(failed):
         if (step.parked, step.kind, step.attempt) != need:

@@ -65,7 +65,7 @@ def _derived_output(history: Sequence[ev.Event], path: str) -> Any:
 def _step_data(
     step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
 ) -> dict[str, Any]:
-    attempts = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
+    attempts = [event for event in events if isinstance(event, (ev.AttemptFailed, ev.LadderStep))]
     return {
         **step.to_dict(),
         "output": _output_as_data(step, end),

@@ -332,9 +332,9 @@ def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Exec
         return chosen[0] if len(chosen) == 1 else load(target), _executor_of(place)
     if made is None:
         return load(target), _executor_of(place)
-    found = [one for one in made.workflows if named in {None, one.definition.name}]
+    found = [workflow for workflow in made.workflows if named in {None, workflow.definition.name}]
     if len(found) != 1:
-        names = ", ".join(one.definition.name for one in made.workflows) or "none"
+        names = ", ".join(workflow.definition.name for workflow in made.workflows) or "none"
         hint = f"It has: {names}. Name the workflow, and this with --executor {target}."
         what = "not just one workflow" if named is None else f"no workflow {named!r}"
         raise Refused(target, f"is an executor that has {what}", hint)
@@ -416,7 +416,7 @@ def _only_workflow(place: str, workflows: Workflows) -> Any:
 
 def _find_by_title(place: str, name: str, module: ModuleType, workflows: Workflows) -> Any:
     """The workflow with this name of its own; the module has no workflow under this attribute."""
-    titled = [one for one in workflows.values() if one.definition.name == name]
+    titled = [workflow for workflow in workflows.values() if workflow.definition.name == name]
     if len(titled) == 1:
         return titled[0]
     if hasattr(module, name):

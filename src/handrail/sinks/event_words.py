@@ -128,13 +128,13 @@ def _run_ended(event: ev.WorkflowCompleted) -> str:
 def unrolled_texts(errors: Sequence[RollbackError]) -> list[str]:
     """``made was not rolled back: Gone: no``: the rollbacks of a run that failed."""
     return [
-        f"{path_text(one.path)} was not rolled back: {reason_of(one.error, one.error_type)}"
-        for one in errors
+        f"{path_text(error.path)} was not rolled back: {reason_of(error.error, error.error_type)}"
+        for error in errors
     ]
 
 
 def _run_suspended(event: ev.RunSuspended) -> str:
-    waits = [clean(f"{one.path} {one.what}".strip()) for one in event.waits_for[:3]]
+    waits = [clean(f"{wait.path} {wait.what}".strip()) for wait in event.waits_for[:3]]
     more = len(event.waits_for) - len(waits)
     said = "; ".join(waits) + (f" and {more} more" if more > 0 else "")
     return f"suspended ({clean(event.reason)})" + (f": {said}" if said else "")
@@ -186,7 +186,7 @@ def _step_ended(event: ev.Ended) -> str:
 
 
 def _round_ended(event: ev.ValidationRound) -> str:
-    failed = next((one for one in event.round.stages if not one.passed), None)
+    failed = next((stage for stage in event.round.stages if not stage.passed), None)
     if failed is None:
         return f"round {event.number} passed"
     return f"round {event.number}: {clean(failed.name)}: {clean(failed.error or failed.output)}"

@@ -354,7 +354,7 @@ class Reader:
             yield await self._in_thread(partial(self._lines, batch))
 
     def _lines(self, events: Iterable[ev.Event]) -> bytes:
-        lines = (json.dumps(self._event_fields(one), ensure_ascii=False) for one in events)
+        lines = (json.dumps(self._event_fields(event), ensure_ascii=False) for event in events)
         return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
     def _event_fields(self, event: ev.Event) -> dict[str, Json]:
@@ -372,5 +372,5 @@ class Reader:
 
 def plain_event(event: ev.Event) -> Any:
     """The event's fields; values of classes that are unknown here stay as the journal has them."""
-    names = [one.name for one in fields(event)]
+    names = [field.name for field in fields(event)]
     return {name: plain(getattr(event, name)) for name in names}

@@ -69,9 +69,9 @@ def row_of(info: RunInfo, view: RunView | None = None, *, unread: str = "") -> d
 
 def at_work(view: RunView) -> Iterator[str]:
     """The paths of the steps at work that contain no other steps."""
-    for one in view.steps:
-        if one.state == "running" and one.step_type not in _HOLDS_STEPS:
-            yield one.path
+    for step in view.steps:
+        if step.state == "running" and step.step_type not in _HOLDS_STEPS:
+            yield step.path
 
 
 def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
@@ -130,7 +130,7 @@ def _last(recorded: RecordedRun) -> float | None:
 
 def actions_of(events: Iterable[ev.Event]) -> list[Json]:
     """What people did to a run, in order: at most the last 200."""
-    found = [act for one in events if (act := _act(one)) is not None]
+    found = [act for event in events if (act := _act(event)) is not None]
     return list(found[-_MOST_ACTS:])
 
 

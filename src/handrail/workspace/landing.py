@@ -168,7 +168,7 @@ class Landing:
                 since = base
             tree = await self._merged(since, onto, commit)
             if tree != await git.tree(onto) or await git.tree(since) == await git.tree(commit):
-                more = [one for one in parents[1:] if not await git.is_within(one, onto)]
+                more = [parent for parent in parents[1:] if not await git.is_within(parent, onto)]
                 onto = await self._copied(commit, tree, [onto, *more])
         return onto
 
@@ -189,7 +189,7 @@ class Landing:
         committer = os.fsencode(await git("var", "GIT_COMMITTER_IDENT")).strip()
         lines = [
             b"tree " + tree.encode(),
-            *(b"parent " + one.encode() for one in parents),
+            *(b"parent " + parent.encode() for parent in parents),
             *kept[:1],
             b"committer " + committer,
             *kept[1:],

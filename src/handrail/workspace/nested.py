@@ -101,7 +101,7 @@ def move(source: Path, target: Path) -> None:
 
 def blocked(target: Path) -> bool:
     """True if something is where a repository is to be moved to."""
-    above = [one for one in target.parents if os.path.lexists(one)]
+    above = [parent for parent in target.parents if os.path.lexists(parent)]
     if above and (above[0].is_symlink() or not above[0].is_dir()):
         return True
     if target.is_dir() and not target.is_symlink():

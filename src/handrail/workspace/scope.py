@@ -85,7 +85,7 @@ def allows(patterns: Sequence[str], path: str, within: str = "", *, folds: bool 
     """
     within = GIT if path.startswith(f"{GIT}/") else within
     if within:
-        patterns = [one for one in patterns if _anchored(one).startswith(within)]
+        patterns = [pattern for pattern in patterns if _anchored(pattern).startswith(within)]
     return covers(patterns, path, folds=folds)
 
 

@@ -356,9 +356,9 @@ def shadow_for_a_time(
 def skipped(root: Path, entries: Iterable[Listed]) -> list[tuple[str, Entry]]:
     """The entries of files that are not there, and of which git is told so (skip-worktree)."""
     return [
-        (one.path, Entry(one.mode, one.blob))
-        for one in entries
-        if one.flag.upper() == "S" and not os.path.lexists(root / one.path)
+        (entry.path, Entry(entry.mode, entry.blob))
+        for entry in entries
+        if entry.flag.upper() == "S" and not os.path.lexists(root / entry.path)
     ]
 
 

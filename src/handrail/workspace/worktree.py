@@ -299,8 +299,14 @@ class Worktree(Site):
         except CommandFailed:  # an index that git cannot read: the files and HEAD say all
             entries = []
         state = await shadow.state(head or self.base, entries)
-        links = {one.path: Entry(one.mode, one.blob) for one in entries if one.mode == _REPOSITORY}
-        tracked = {one.path for one in entries} - (links.keys() - await self._links_before(links))
+        links = {
+            entry.path: Entry(entry.mode, entry.blob)
+            for entry in entries
+            if entry.mode == _REPOSITORY
+        }
+        tracked = {entry.path for entry in entries} - (
+            links.keys() - await self._links_before(links)
+        )
         nested = await nested_in(self.here, await shadow.ignored(), tracked, self.marker)
         absent = skipped(self.here.root, entries)
         if (self.main.common / "lfs").is_dir():
@@ -308,7 +314,7 @@ class Worktree(Site):
             absent += [(c.path, c.before) for c in since if c.before and await shadow.is_smudged(c)]
         moved = [(path, links.get(path)) for path in nested.carried]
         state = State((await shadow.with_entries(state, [*absent, *moved])).tree)
-        unmerged = dict.fromkeys(one.path for one in entries if one.stage != "0")
+        unmerged = dict.fromkeys(entry.path for entry in entries if entry.stage != "0")
         return Done(state, head, nested, tuple(unmerged))
 
     async def _links_before(self, links: Iterable[str]) -> set[str]:

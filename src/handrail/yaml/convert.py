@@ -94,7 +94,7 @@ class Code:
 def python_of(file: Path) -> tuple[str, bool]:
     """The code of a file, and whether it is a loop over states."""
     graph = graph_at(file)
-    writers = [_Writer(one, f"{_variable(one.name)}_flow") for one in _flows(graph)]
+    writers = [_Writer(flow, f"{_variable(flow.name)}_flow") for flow in _flows(graph)]
     writers.append(_Writer(graph, _variable(graph.name)))
     functions = [writer.function() for writer in writers]
     about = " ".join(str(graph.said.get("description") or "").split())
@@ -147,9 +147,13 @@ _SEEN = "**seen"
 
 class _Writer(Walk):
     def __init__(self, graph: Graph, title: str) -> None:
-        files = {str(one.said.get("workflow")) for one in _all_nodes(graph)}
-        children = {one: Code("load")(Code(f"HERE / {one!r}")) for one in files}
-        super().__init__(graph, {one.name: Code(one.name) for one in graph.parameters}, children)
+        files = {str(node.said.get("workflow")) for node in _all_nodes(graph)}
+        children = {file: Code("load")(Code(f"HERE / {file!r}")) for file in files}
+        super().__init__(
+            graph,
+            {parameter.name: Code(parameter.name) for parameter in graph.parameters},
+            children,
+        )
         self.on, self.title, self.jumps = Code(""), title, False
         self.on.Agent = self._constant
         self.constants: dict[str, str] = {}
@@ -183,7 +187,7 @@ class _Writer(Walk):
 
     def _path(self, path: list[str], node: Node | None) -> str:
         """A name with dots of a template, as Python."""
-        taken = {one.name for one in self.graph.parameters}
+        taken = {parameter.name for parameter in self.graph.parameters}
         if path[:2] == ["workflow", "input"] and len(path) == 3 and path[2] in taken:
             return path[2]
         path = [node.name, *path] if path[0] == "output" and node is not None else path

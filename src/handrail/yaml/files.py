@@ -137,7 +137,9 @@ def _function(graph: Graph, children: Mapping[str, Any]) -> Any:
     made.__module__ = f"{graph.file.stem}.yaml"
     made.__doc__ = str(graph.said.get("description") or "")
     made.__signature__ = inspect.Signature(graph.parameters, return_annotation=Any)
-    made.__annotations__ = {one.name: one.annotation for one in graph.parameters} | {"return": Any}
+    made.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in graph.parameters
+    } | {"return": Any}
     return made
 
 
@@ -145,7 +147,9 @@ def _unknown(graph: Graph) -> Iterator[tuple[Node, str]]:
     """The variables of workhorse's templates that nothing sets."""
     if not graph.flat:
         return
-    known = {one.name for one in graph.parameters} | templates.HELPERS | {"node_timeout_s"}
+    known = (
+        {parameter.name for parameter in graph.parameters} | templates.HELPERS | {"node_timeout_s"}
+    )
     known |= {key for node in graph.nodes.values() for key in node.said["keys"]}
     for node in graph.nodes.values():
         said = node.said
@@ -171,7 +175,9 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str, str]]:
 def _mermaid(graph: Graph) -> str:
     ids = {name: f"n{number}" for number, name in enumerate([*graph.nodes, END])}
     lines = ["flowchart TD", f"    start([start]) --> {ids[graph.start]}"]
-    lines += [f'    {ids[one.name]}["{one.name}<br>{one.kind}"]' for one in graph.nodes.values()]
+    lines += [
+        f'    {ids[node.name]}["{node.name}<br>{node.kind}"]' for node in graph.nodes.values()
+    ]
     lines += [f"    {ids[END]}([end])"]
     for source, label, to in _edges(graph):
         quoted = label.replace('"', "#quot;")

@@ -202,7 +202,7 @@ def _translated(file: Path, given: Mapped, graph: Mapped) -> Node:
         case "agent":
             said["prompt"] = Path(given["prompt"])
             said["output"] = {key: {} for key in said["keys"]} or None
-            said["default"] = {str(one["key"]): one.get("default") for one in outputs}
+            said["default"] = {str(output["key"]): output.get("default") for output in outputs}
             said["timeout_seconds"] = _seconds(given.get("timeout"))
             said["working_dir"] = given.get("cwd")
             said["model"] = given["model"] if isinstance(given.get("model"), str) else None
@@ -213,7 +213,7 @@ def _translated(file: Path, given: Mapped, graph: Mapped) -> Node:
             said["env"] = {**(graph.get("env") or {}), **(given.get("env") or {})}
             said["working_dir"] = given.get("cwd") or str(file.parent)
         case "call":
-            said["wrap"] = {str(one["key"]): one.get("wrap") for one in outputs}
+            said["wrap"] = {str(output["key"]): output.get("wrap") for output in outputs}
         case "flow":
             kind, said["flow"], said["input_mapping"] = "workflow", given["name"], given.get("args")
         case "branch":

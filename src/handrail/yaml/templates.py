@@ -181,7 +181,7 @@ def _python(node: nodes.Node, path_code: Callable[[list[str]], str]) -> str:
             ops = [f"{_OPERATORS[one.op]} {_python(one.expr, path_code)}" for one in node.ops]
             return " ".join([_python(node.expr, path_code), *ops])
         case nodes.List():
-            return f"[{', '.join(_python(one, path_code) for one in node.items)}]"
+            return f"[{', '.join(_python(item, path_code) for item in node.items)}]"
         case _:
             return _no(node)
 

@@ -241,7 +241,7 @@ class Walk:
 
     def flow(self, graph: Graph, inputs: Seen) -> Any:
         """The steps of a flow of the same file."""
-        given = {one.name: one.default for one in graph.parameters[:-1]}
+        given = {parameter.name: parameter.default for parameter in graph.parameters[:-1]}
         return walk(graph, {**given, **inputs}, self.children)
 
     def _gate(self, node: Node, name: str, seen: Seen) -> Made:
@@ -268,11 +268,13 @@ class Walk:
     def _parallel(self, node: Node) -> Body:
         members = [self.graph.nodes[str(name)] for name in node.said["agents"]]
         self._count(node, len(members) - 1)
-        made = [self.make(one, one.name, self.seen_by(one)) for one in members]
+        made = [self.make(member, member.name, self.seen_by(member)) for member in members]
         ends = yield from step(self._name(node)).parallel(
             *(one for one, _ in made), **mode_of(node)
         )
-        return shapes.grouped([one.name for one in members], ends, [shape for _, shape in made])
+        return shapes.grouped(
+            [member.name for member in members], ends, [shape for _, shape in made]
+        )
 
     def _for_each(self, node: Node, seen: Seen) -> Body:
         said, member = node.said, node.said["member"]

@@ -174,7 +174,7 @@ class ApiTurn(TurnState):
             replaced = agent.override(instructions=said)
         servers = _toolsets(options.mcp_servers or {}, self.error)
         if options.tools is not None:
-            servers = [one.filtered(self._is_listed) for one in (*agent.toolsets, *servers)]
+            servers = [toolset.filtered(self._is_listed) for toolset in (*agent.toolsets, *servers)]
             listed: Any = agent.override(toolsets=servers, tools=())
             servers = []
         else:

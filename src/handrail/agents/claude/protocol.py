@@ -325,7 +325,7 @@ def _sentence(result: Object) -> str:
     if said := text_in(result, "result").strip():
         return said
     errors = (one for one in list_in(result, "errors") if isinstance(one, str))
-    return "; ".join(one for one in errors if not one.startswith(_DIAGNOSTIC))
+    return "; ".join(error for error in errors if not error.startswith(_DIAGNOSTIC))
 
 
 def _sentence_of(message: Object) -> str:

@@ -326,7 +326,7 @@ class _ProgramTurn:
     @property
     def reached_limits(self) -> list[AgentLimit]:
         """The windows of the plan that are used up, as the program reported them last."""
-        return [one for one in self._limits.values() if one.status == "reached"]
+        return [limit for limit in self._limits.values() if limit.status == "reached"]
 
     def interrupted(self) -> AgentFinished:
         """The last notice of a cancelled turn, with what the reader knows of it."""

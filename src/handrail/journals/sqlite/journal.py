@@ -169,7 +169,9 @@ class SqliteJournal:
         """
         store, first = self._store, events[0]
         head = store.heads.get(first.run_id) or store.head(first.run_id)
-        rows = [(one.seq, one.at, to_record(one, self.codec, head.secrets)) for one in events]
+        rows = [
+            (event.seq, event.at, to_record(event, self.codec, head.secrets)) for event in events
+        ]
         _, at, last = rows[-1]
         if at >= store.look_at or last[0] in _ENDS:
             store.check_path(first.run_id, first.seq, at)
@@ -326,8 +328,8 @@ class SqliteJournal:
 
         def would_remove(connection: sqlite3.Connection) -> Pruned:
             runs = due(connection)
-            size = sum(size_of(connection, one.run_id) for one in runs)
-            return Pruned(tuple(one.run_id for one in runs), sum(one.events for one in runs), size)
+            size = sum(size_of(connection, run.run_id) for run in runs)
+            return Pruned(tuple(run.run_id for run in runs), sum(run.events for run in runs), size)
 
         def prune(connection: sqlite3.Connection) -> Pruned:
             pruned = remove(connection, due(connection), now)
