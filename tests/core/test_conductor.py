@@ -16,7 +16,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting
+from handrail.core.setting import Setting
 from handrail.core.timers import InFlight
 from handrail.model import events as ev
 from handrail.model.shapes import WorkflowLike

@@ -9,7 +9,7 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting
+from handrail.core.setting import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.errors import StageFailed

@@ -13,11 +13,11 @@ from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
     AgentNode,
-    Ending,
     RunState,
     StepNode,
     Stop,
 )
+from handrail.core.setting import Ending
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.later import later
 from handrail.model import events as ev

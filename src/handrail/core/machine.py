@@ -77,13 +77,13 @@ from handrail.core.run_state import (
     Pull,
     Retrace,
     RunState,
-    Setting,
     StepNode,
     Stop,
     StopMember,
     StopMembers,
     TellParent,
 )
+from handrail.core.setting import Setting
 from handrail.core.user_code import call_user, interrupt
 from handrail.later import later
 from handrail.model import events as ev

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
@@ -19,21 +18,19 @@ from handrail.core.failures import AttemptFailure, facts_of
 from handrail.core.ledger import BudgetState
 from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
+from handrail.core.setting import Ending, Setting
 from handrail.errors import DuplicateStepName, HandrailError, OutputNotSerializable, StepChange
 from handrail.later import later
 from handrail.model import events as ev
-from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.launch import Launch
-from handrail.model.policy import Limits
 from handrail.model.results import (
     A_PERSON,
     Failure,
     Incident,
     OpenGate,
     RollbackError,
-    RunStatus,
     Skipped,
     StepResult,
     StepStatus,
@@ -44,11 +41,9 @@ from handrail.model.results import (
 from handrail.model.shapes import OwnTree
 from handrail.record.path_tree import attempt_in
 from handrail.record.results import children_of
-from handrail.record.run_record import Recorded
 from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
-    from handrail.codec.codec import Codec  # attrs keeps the annotation as text
     from handrail.core.items import Items
     from handrail.record import outputs
     from handrail.steps import fingerprint as fingerprints
@@ -366,36 +361,6 @@ class Search(Protocol):
 
     def close(self) -> None:
         """Close the bodies that the search has entered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the run is to end, once its tree has unwound."""
-
-    status: RunStatus
-    error: str | None = None
-    error_type: str | None = None
-    traceback: str | None = None
-    failed_step: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The configuration of a machine, fixed before its first event.
-
-    ``codec`` is None if no other process will read the record. ``secrets`` are values, by name,
-    that no description of a step may contain. ``unwinds``: a request to cancel follows the
-    rehearsal, and no wait may end before it.
-    """
-
-    run_id: str
-    limits: Limits = Limits()
-    cleanup_timeout_s: float = 30.0
-    recorded: Recorded = field(default_factory=lambda: Recorded(()))
-    codec: Codec | None = None
-    max_crashes: int = 5
-    secrets: Mapping[str, str] | None = None
-    unwinds: bool = False
 
 
 class RunState:

@@ -39,7 +39,8 @@ from handrail.core.attempt_ends import failure_event, rollback_event
 from handrail.core.conductor import Conductor, Kind, Question
 from handrail.core.ending import suspension
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting, StepNode
+from handrail.core.run_state import StepNode
+from handrail.core.setting import Setting
 from handrail.core.timers import InFlight
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
