@@ -266,12 +266,11 @@ def lacks(session: nox.Session, *modules: str) -> None:
 
 @nox.session(requires=["build"])
 def types(session: nox.Session) -> None:
-    """Check the types of the package, its typing tests and the examples, with mypy and pyright; in
-    CI pyright, which takes three times as long, with those alone that users see.
+    """Check the types of the package, its typing tests and the examples: all with mypy, what users
+    see with pyright, too, which takes three times as long.
     """
     session.install(wheel("all"), *group("types"))
-    seen = SEEN if os.environ.get("CI") else ()
-    tools = ("mypy", "--num-workers=2", *session.posargs), ("pyright", *(session.posargs or seen))
+    tools = ("mypy", "--num-workers=2", *session.posargs), ("pyright", *(session.posargs or SEEN))
     run_at_once(session, *tools, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
 
 
