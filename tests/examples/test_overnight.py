@@ -42,7 +42,8 @@ def act(turn: AgentTurn) -> str:
     """Both agents: the first change of the one issue is wrong, and nothing helps with the other."""
     is_first, is_half = turn.prompt.startswith("Fix this issue"), "half(3) gives 1" in turn.prompt
     if is_half:
-        write(turn, "return n / 3" if is_first else "return n / 2")
+        # Python knows a file that has changed by its size and its second.
+        write(turn, "return n / 3" if is_first else "return n / 2.0")
     if is_first:
         return f'{{"title": "Fix {"half" if is_half else "moon"}", "risk": "low"}}'
     assert "AssertionError" in turn.prompt
