@@ -44,6 +44,10 @@ class Watched(Machine):
         self._batch: list[cmd.Command] = []
         self._cause: ev.Event | cmd.Report | None = None
 
+    def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
+        """All that the machine asks for."""
+        return [*self.begin(event), *self.go_on()]
+
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
         """What the machine asks for at once."""
         self._cause, self._batch = event, list(super().begin(event))
@@ -93,7 +97,7 @@ class Hand(Drive):
 
     def _watch(self, happened: ev.Event | cmd.Report, commands: list[cmd.Command]) -> None:
         self.batches.append((happened, commands))
-        at = self._conductor._seq
+        at = self._conductor._loop.seq
         self.attempts += [(at, one.path) for one in commands if isinstance(one, cmd.Perform)]
 
     # -- moves ----------------------------------------------------------------------------------

@@ -404,10 +404,10 @@ async def _stream_run(
             async for _ in run:
                 pass
     except (KeyboardInterrupt, SystemExit):  # raised by an action: an interruption like a signal
-        if run.driver is None or run.driver.result is None:
+        if run.driver is None or run.driver.conductor.result is None:
             raise
         interruption.exit = Exit.INTERRUPTED
-        return run.driver.result
+        return run.driver.conductor.result
     return run.result
 
 

@@ -117,7 +117,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
     if path in seen:
         run.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
         return None
-    if run.secrets and run.names_a_secret(path, line_of(generator)):
+    if run.secrets and run.refuse_secret_name(path, line_of(generator)):
         return None
     if run.limits.max_visits is not None:
         place = node.path, line_of(generator)
@@ -142,6 +142,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
 
 def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
     """Open, start and attempt a simple leaf in one go; most steps take this path."""
+    # fast road of attempts.open_step
     verb = step.verb
     node = run.new_node(parent, step, path)
     node.phase = Phase.RUNNING

@@ -267,9 +267,9 @@ class GroupNode(CompositeNode):
     def _open_step(self, run: RunState, step: Step[Any]) -> None:
         members = self.members
         path = f"{self.base}/{step.name}"
-        if not self._may_begin(run, path):
+        if not self._admit(run, path):
             return
-        if run.take_path(self, path, run.where(self), "Name the steps of a group apart."):
+        if run.reserve_path(self, path, run.where(self), "Name the steps of a group apart."):
             index, members.started = members.started, members.started + 1
             run.open_child(self, step, path, index)
 
@@ -296,14 +296,14 @@ class GroupNode(CompositeNode):
             return
         value, key = given
         path = f"{self.base}/{key}"
-        if not self._may_begin(run, path):
+        if not self._admit(run, path):
             return
         if self.seen is not None and path in self.seen:
             before = [one for one in self.seen if one.startswith(f"{self.base}/")].index(path)
             hint = f"Items {before} and {index} have the same key {key!r}: give key= a unique one."
             run.mistake(DuplicateStepName(path, run.where(self), hint))
             return
-        if not run.take_path(self, path, run.where(self), ""):
+        if not run.reserve_path(self, path, run.where(self), ""):
             return
         member = MemberNode(path, self, self.inputs)
         member.index = index
@@ -321,12 +321,13 @@ class GroupNode(CompositeNode):
         run.record(ev.MemberStarted(path, index, key, digest))
         begin_body(run, member, verb, value)
 
-    def _may_begin(self, run: RunState, path: str) -> bool:
-        """True if the member at this path may begin, or be taken from the record."""
-        return not self.members.decided or self._is_left(run, path)
+    def _admit(self, run: RunState, path: str) -> bool:
+        """Let the member at this path begin, or be taken from the record, if it may; True if so."""
+        return not self.members.decided or self._keep_left(run, path)
 
-    def _is_left(self, run: RunState, path: str) -> bool:
-        """True for a member that an earlier drive began before the group was decided.
+    def _keep_left(self, run: RunState, path: str) -> bool:
+        """Have a member stopped late that an earlier drive began before the group was decided; True
+        if it is one.
 
         It is entered, because it may have left rollbacks, and stopped once its record is replayed.
         """

@@ -296,6 +296,7 @@ def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
 
 
 def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
+    # fast road of replaying.keep_result
     node = run.nodes.pop(event.path, None)
     if not isinstance(node, StepNode):
         return

@@ -48,6 +48,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
 
     None if there is none, or if something needs a closer look; then ``replay`` decides.
     """
+    # fast road of replaying.replay
     setting = run.setting
     record = run.recorded.get(path)
     end = None if record is None else record.end
@@ -72,6 +73,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
 
 def replay(run: RunState, node: StepNode) -> bool:
     """Replay what is recorded of this step; True if nothing is left to do for it."""
+    # long road of replaying.replay_plain
     step, record = node.step, run.recorded.at(node.path)
     end = record.end
     is_kept = _is_answered(run, node) if end is None else end.success
@@ -157,6 +159,7 @@ def _end_returns(
 
 def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
     """Keep the result of a step whose end is recorded, and its rollback if it succeeded."""
+    # long road of machine._step_completed
     run.results[node.path] = result
     run.drop_timers(node)
     rollback = node.step.modifiers.rollback

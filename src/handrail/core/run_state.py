@@ -16,7 +16,7 @@ import msgspec
 from handrail.core import commands as cmd
 from handrail.core.failures import AttemptFailure, facts_of
 from handrail.core.ledger import BudgetState
-from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
+from handrail.core.mistakes import SecretNames, mistake_of_secret_name, secret_names
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.setting import Ending, Setting
 from handrail.errors import DuplicateStepName, HandrailError, OutputNotSerializable, StepChange
@@ -599,7 +599,7 @@ class RunState:
         """Retrace a member that its group opens, in a run that retraces."""
         raise NotImplementedError
 
-    def take_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
+    def reserve_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
         """Reserve ``path`` below ``parent``; end the run and return False if it is not allowed."""
         seen = parent.seen
         if seen is None:
@@ -607,14 +607,14 @@ class RunState:
         if path in seen:
             self.mistake(DuplicateStepName(path, where, hint))
             return False
-        if self.secrets and self.names_a_secret(path, where):
+        if self.secrets and self.refuse_secret_name(path, where):
             return False
         seen[path] = None
         return True
 
-    def names_a_secret(self, path: str, where: str) -> bool:
+    def refuse_secret_name(self, path: str, where: str) -> bool:
         """End the run, and return True, if the last name in the path contains a secret's value."""
-        mistake = names_a_secret(self.secrets, path, where)
+        mistake = mistake_of_secret_name(self.secrets, path, where)
         if mistake is not None:
             self.mistake(mistake)
         return mistake is not None

@@ -94,6 +94,7 @@ class Performer:
         Raises:
             BaseException: cancellation, KeyboardInterrupt and SystemExit.
         """
+        # long road of attempt_tasks.Attempts.perform_here
         import anyio
 
         began, since = self.clock.now(), self.elapsed()

@@ -59,7 +59,8 @@ def stamp(event: E, run_id: str, seq: int, at: float) -> E:
     _set(event, "seq", seq)
     _set(event, "at", at)
     if type(event) in ENDS:
-        _set(cast("StepCompleted", event).result, "at", at)
+        end: Any = event
+        _set(end.result, "at", at)
     return event
 
 
