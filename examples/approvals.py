@@ -116,4 +116,4 @@ def service(file: str) -> Starlette:
     )
 
 
-app = service(os.environ.get("APPROVALS_DB", "approvals.db"))
+app = service(os.environ.get("APPROVALS_DB", "runs.db"))

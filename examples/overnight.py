@@ -84,7 +84,9 @@ def fix(issue: Issue) -> Steps[Fix]:
     repair = step("repair").agent(repairer, what_failed)
     yield from step("verify").validate([Stage("tests", issue.test)], retry=2, on_failure=repair)
     yield from step("add").command(["git", "add", "--all"])
-    yield from step("commit").command(["git", "commit", "--message", done.output.title])
+    # Killed between the commit and its record, it runs again and finds nothing left to commit.
+    commit = 'git diff --cached --quiet || git commit --message "$TITLE"'
+    yield from step("commit").command(commit, env={"TITLE": done.output.title})
     branch = yield from step("branch").command(["git", "branch", "--show-current"])
     return Fix(done.output.title, done.output.risk, branch.stdout.strip())
 
