@@ -24,8 +24,8 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
-    "fetch", "build", "lint", "types", "web", "tests", "commands", "bare", "examples", "docs",
-    "programs",
+    "fetch", "build", "wheels", "lint", "types", "web", "tests", "commands", "bare", "shipped",
+    "docs", "site", "programs",
 ]  # fmt: skip
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
@@ -42,6 +42,16 @@ FETCHED = ROOT / ".nox" / "fetched"
 NODE = (20, 19)
 """The oldest Node that builds the page."""
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
+INSTALLS_ON = (OLDEST, MIDDLE, NEWEST, "3.14", "3.15", "3.14t")
+"""The Pythons for which all that the base needs comes in wheels."""
+DEBIAN_12 = tuple(
+    f"--platform={name}_{machine}"
+    for machine in ("x86_64", "aarch64")
+    for name in (*(f"manylinux_2_{minor}" for minor in range(36, 16, -1)), "manylinux2014")
+)
+"""What runs on its C library, glibc 2.36."""
+FAST = ("ahocorasick_rs", "orjson", "ormsgpack")
+"""The modules of the extra `fast`, each with a plain path beside it."""
 FIRST = OLDEST if os.environ.get("CI") or shutil.which(f"python{OLDEST}") else None
 """What most runs on: nox's own Python, where the oldest is missing."""
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -68,10 +78,13 @@ WITH_EXTRAS = (
 """How commands start and end, and what writes of a run, on the Python between."""
 WITHOUT_EXTRAS = (
     *(f"tests/{name}" for name in ("claims", "core", "engine", "journals", "model", "static")),
+    "tests/record",
     "tests/system",
     "tests/test_public.py",
 )
 """What a run needs, and what a Python can do otherwise: loop, parser, types, processes."""
+AS_SHIPPED = ("tests/test_public.py", "tests/web/test_access.py", "tests/web/test_api.py")
+"""The public names, and the page with its API."""
 SEEN = (
     *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("src/handrail/*.py"))),
     *(f"src/handrail/{name}" for name in ("model", "ports", "steps", "testing", "work")),
@@ -230,17 +243,34 @@ def commands(session: nox.Session) -> None:
 def bare(session: nox.Session) -> None:
     """Run what of the suite can run on the wheel with what it needs alone, on the newest Python."""
     session.install(wheel(), *group("tests"))
+    lacks(session, *FAST)
     run_suite(session, WITHOUT_EXTRAS, *ON_ANOTHER)
+
+
+@nox.session(python=FIRST, requires=["build"], default=False)
+def plain(session: nox.Session) -> None:
+    """Run the suite with every extra but `fast`: slower, and equal."""
+    extras = sorted(PROJECT["project"]["optional-dependencies"].keys() - {"all", "fast"})
+    session.install(wheel(",".join(extras)), *group("shared"))
+    lacks(session, *FAST)
+    run_suite(session, SUITE)
+
+
+def lacks(session: nox.Session, *modules: str) -> None:
+    """End the session if it has one of these modules."""
+    look = f"from importlib.util import find_spec; print(*filter(find_spec, {modules}))"
+    found = str(session.run("python", "-c", look, silent=True) or "").strip()
+    if found:
+        session.error(f"this session is to show what happens without {found}")
 
 
 @nox.session(requires=["build"])
 def types(session: nox.Session) -> None:
-    """Check the types of the package, its typing tests and the examples, with mypy and pyright; in
-    CI pyright, which takes three times as long, with those alone that users see.
+    """Check the types of the package, its typing tests and the examples: all with mypy, what users
+    see with pyright, too, which takes three times as long.
     """
     session.install(wheel("all"), *group("types"))
-    seen = SEEN if os.environ.get("CI") else ()
-    tools = ("mypy", "--num-workers=2", *session.posargs), ("pyright", *(session.posargs or seen))
+    tools = ("mypy", "--num-workers=2", *session.posargs), ("pyright", *(session.posargs or SEEN))
     run_at_once(session, *tools, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
 
 
@@ -260,17 +290,51 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
-def examples(session: nox.Session) -> None:
-    """Do what the README's first command does, as a newcomer: nothing may be left behind."""
-    session.install(wheel("cli,agents"))
+def wheels(session: nox.Session) -> None:
+    """Fail unless the wheel and all that it needs install from wheels on each Python."""
+    session.install("pip>=25")
+    with tempfile.TemporaryDirectory() as scratch:
+        download = (python(session), "-m", "pip", "download", "--quiet", "--only-binary=:all:",
+                    "--disable-pip-version-check", "--implementation=cp")  # fmt: skip
+        run_at_once(
+            session,
+            *(
+                (
+                    *download,
+                    f"--python-version={version.removesuffix('t')}",
+                    *(("--abi=cp314t", "--abi=none") if version.endswith("t") else ()),
+                    *(name for name in DEBIAN_12 if name.endswith(machine)),
+                    f"--dest={scratch}/{version}-{machine}",
+                    wheel(),
+                )
+                for version in INSTALLS_ON
+                for machine in ("x86_64", "aarch64")
+            ),
+            external=True,
+        )
+
+
+@nox.session(requires=["build"])
+def shipped(session: nox.Session) -> None:
+    """Have the wheel and the sdist checked by their linters. Then do with the wheel, in an
+    environment of its own, what a newcomer does: nothing may be left behind.
+    """
+    session.install(wheel("cli,agents,web"), *group("tests"), *group("linters"), "httpx2>=2")
+    archives = sorted(str(path) for path in DIST.iterdir())
     paths = sorted((ROOT / "examples").glob("*.py"))
-    run_at_once(session, *[("handrail", "check", str(path)) for path in paths])
+    run_at_once(
+        session,
+        ("twine", "check", "--strict", *archives),
+        ("check-wheel-contents", str(DIST)),
+        *(("handrail", "check", str(path)) for path in paths),
+    )
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as scratch:
         with session.chdir(home):
             session.run("handrail", "quickstart", env={"HOME": home, "TMPDIR": scratch})
         left = sorted(path.name for path in Path(home).iterdir())
         if left:
             session.error(f"quickstart left {left} outside its own folder")
+    session.run("pytest", *IN_PARALLEL, *BRIEF, *AS_SHIPPED)
 
 
 @nox.session(venv_backend="none", requires=["shared"])
@@ -281,6 +345,14 @@ def docs(session: nox.Session) -> None:
     run_pytest(
         session, *IN_PARALLEL, "--dist=loadfile", "-p", "tests.documents", "README.md", "docs"
     )
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site of the pages, and follow each link in it."""
+    session.install(*group("site"))
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("python", "docs/build_site.py", *(session.posargs or [folder]))
 
 
 @nox.session(venv_backend="none")

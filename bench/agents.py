@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import tempfile
@@ -44,12 +45,17 @@ from handrail.testing.fake_programs.cli import Program
 
 LEAST_MB_S = 50.0
 """How much of a program's stream must be read in a second."""
-TURN_MS = 30.0
+TURN_MS = 1.5
 """How much longer a turn may take than the program alone."""
 TOOLS = 100
 OUTPUT = "the quick brown fox jumps over the lazy dog\n" * 90
 """What a tool of the turn that is read prints: 4 KiB, as a file or the end of a test run is."""
 AGENTS, MESSAGES = 200, 20
+FILES, OUTSIDE = 30_000, 3_000
+CHECK_S, UNDO_S = 5.0, 3.0
+"""How long it may take to check the scope of a launch in a repository of so many files, and how
+much longer to undo so many new ones.
+"""
 
 PARSERS: dict[str, tuple[Program, Callable[[AgentTurn], TurnParser]]] = {
     "claude": ("claude", ClaudeTurn),
@@ -151,6 +157,62 @@ def _overhead(rounds: int) -> Row:
     )
 
 
+@contextmanager
+def repository(folder: Path) -> Iterator[Path]:
+    """A repository of many files, all committed; handrail's own files are beside it."""
+    root = folder / "repository"
+    for number in range(FILES):
+        file = root / f"src{number // 300}" / f"{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"number = {number}\n" * 20)
+    who = ["-c", "user.name=me", "-c", "user.email=me@localhost"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    try:
+        yield root
+    finally:
+        os.environ.pop("XDG_STATE_HOME")
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
+
+
+def scoped(root: Path, outside: int) -> None:
+    """One launch that may write one folder, and writes that many files elsewhere."""
+
+    def act(_: AgentTurn) -> str:
+        for number in range(outside):
+            (root / f"src{number // 300}" / f"new{number}.py").write_text("no = 1\n")
+        return "done"
+
+    agent = Agent("writer", "Write.", backend=FakeBackend([act]))
+    inside = AgentOptions(cwd=str(root))
+
+    @workflow
+    def flow() -> Steps[object]:
+        return (yield from step("write").agent(agent, writes=["docs/**"], options=inside))
+
+    result = Executor(sinks=[MemorySink()]).run_sync(flow)
+    assert result.success is not bool(outside), result.error
+    assert not outside or not any(root.glob("src*/new*"))
+
+
+def _scopes(rounds: int) -> Iterator[Row]:
+    with (
+        tempfile.TemporaryDirectory(prefix="handrail-bench-") as name,
+        repository(Path(name)) as root,
+    ):
+        checked, undone = interleaved(
+            rounds, partial(scoped, root, 0), partial(scoped, root, OUTSIDE)
+        )
+    for what, took, most in (
+        (f"check of a scope, {FILES:,} files", checked, CHECK_S),
+        (f"{OUTSIDE:,} files undone", undone - checked, UNDO_S),
+    ):
+        yield Row(what, "", 0.0, took * 1e6, took / most, 1.0, f"of {most:.0f} s, at {took:.2f}")
+
+
 def talkers() -> Workflow[[], None]:
     """A workflow of many agents at once, each of which says many things."""
 
@@ -190,5 +252,6 @@ def rows(rounds: int) -> Sequence[Row]:
     return [
         *_parsing(max(2, rounds // 3)),
         _overhead(max(3, rounds // 2)),
+        *_scopes(2),
         Row(f"a message of {AGENTS} agents at once", "", 0.0, us, 0.0, None, "us; none is missed"),
     ]

@@ -7,14 +7,16 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 import msgspec
 
-from bench.measure import Row, interleaved
-from bench.steps import Nothing, action
+from bench.measure import Row, cores_busy, interleaved, ratio
+from bench.steps import Nothing, action, hand_offs, inline_action, inlined, steps_of
 from handrail import Executor, SqliteJournal, Steps, Workflow, WorkflowError, step, workflow
 from handrail.model.events import Event, StepStarted
 from handrail.steps.fingerprint import matches
@@ -43,7 +45,14 @@ AT_MOST_MS = 500.0
 """What it may take to ask anything of a journal of ``MANY`` runs."""
 STEP = 1.7
 """What a journaled step may cost, in two inserts of its bytes."""
-SYNCED_STEP = 1.35
+THREADED, BUSY = 1.5, 1.3
+"""What a recorded step of a plain function may cost, in a hand-off to a thread and two inserts; and
+how much more of them while other processes keep the cores busy.
+"""
+MEMBERS, WINDOW = 3000, 8
+CHAIN = 1.2
+"""What a step without effects outside may cost when it is synced, in such steps that are not."""
+SYNCED_STEP = 1.25
 """What one that is synced may cost, in synced inserts of its bytes."""
 SYNCED_MORE_US = 60.0
 """Or that much more than one: on a quick disk a third of an insert is less than the engine."""
@@ -61,26 +70,6 @@ def folder() -> Iterator[Path]:
     """A folder of its own for one measurement."""
     with tempfile.TemporaryDirectory(prefix="handrail-bench-") as name:
         yield Path(name)
-
-
-def steps_of(
-    count: int, kind: Literal["plain", "checkpoint", "once"] = "plain"
-) -> Workflow[[], int]:
-    """A workflow of that many async steps."""
-
-    @workflow
-    def flow() -> Steps[int]:
-        total = 0
-        for number in range(count):
-            one = step(f"s{number}").call(action)
-            if kind == "checkpoint":
-                one = one.checkpoint()
-            elif kind == "once":
-                one = one.once()
-            total += yield from one
-        return total
-
-    return flow
 
 
 def run_journaled(
@@ -204,12 +193,16 @@ def in_memory(flow: Workflow[[], int]) -> None:
     assert Executor(sinks=[Nothing()]).run_sync(flow).success
 
 
-def fan_out(count: int) -> Workflow[[], int]:
+def fan_out(
+    count: int, function: Callable[[], Any] = action, window: int | None = None
+) -> Workflow[[], int]:
     """A group of that many members."""
 
     @workflow
     def flow() -> Steps[int]:
-        done = yield from step("each").for_each(range(count), lambda _: step("s").call(action))
+        done = yield from step("each").for_each(
+            range(count), lambda _: step("s").call(function), max_concurrency=window
+        )
         return len(done)
 
     return flow
@@ -305,12 +298,36 @@ def _journaled(rounds: int) -> list[Row]:
     base, ours = interleaved(
         rounds, lambda: run_raw(2 * STEPS, size // 2, "NORMAL"), lambda: run_journaled(flow)
     )
-    name, of = "journaled step, process-crash safe", "two raw inserts"
     return [
-        Row(name, of, base / STEPS * 1e6, ours / STEPS * 1e6, ours / base, STEP),
+        ratio("journaled step, process-crash safe", "two raw inserts", base, ours, STEP, STEPS),
+        *_threaded(max(2, rounds // 3), size),
         *_members(max(2, rounds // 5)),
         _large(max(2, rounds // 5)),
     ]
+
+
+def _threaded(rounds: int, size: int) -> list[Row]:
+    """Steps of a plain function, one after the other and in a group, idle and busy."""
+
+    def by_hand() -> None:
+        hand_offs(MEMBERS)
+        run_raw(2 * MEMBERS, size // 2, "NORMAL")
+
+    flows = steps_of(MEMBERS, inline_action), fan_out(MEMBERS, inline_action, WINDOW)
+    measured = partial(
+        interleaved, rounds, by_hand, *(partial(run_journaled, one) for one in flows)
+    )
+    idle, *ours = measured()
+    with cores_busy():
+        busy, *ours_busy = measured()
+    names = "journaled step of a plain def", "a journaled member of it, 8 at once"
+    found = []
+    for name, one, crowded in zip(names, ours, ours_busy, strict=True):
+        found.append(ratio(name, "a hand-off, two raw inserts", idle, one, THREADED, MEMBERS))
+        share = crowded / busy / (one / idle)
+        row = ratio("the same, all cores busy", "", busy, crowded, BUSY, MEMBERS, "x idle's ratio")
+        found.append(replace(row, value=share))
+    return found
 
 
 def _members(rounds: int) -> list[Row]:
@@ -323,11 +340,8 @@ def _members(rounds: int) -> list[Row]:
     )
     of = "insert by a task, committed together"
     return [
-        Row(name, of, base / MANY * 1e6, ours / MANY * 1e6, ours / base, limit)
-        for name, ours, limit in (
-            ("durable member of 10,000", process, MEMBER),
-            ('the same, durability="power"', power, SYNCED_MEMBER),
-        )
+        ratio("durable member of 10,000", of, base, process, MEMBER, MANY),
+        ratio('the same, durability="power"', of, base, power, SYNCED_MEMBER, MANY),
     ]
 
 
@@ -335,37 +349,30 @@ def _large(rounds: int) -> Row:
     values = large_values(40, 1 << 20)
     flow = large_outputs(values)
     base, ours = interleaved(rounds, lambda: run_raw_large(values), lambda: run_journaled(flow))
-    name, of = "output of 1 MiB of JSON", "encode and insert"
-    return Row(name, of, base / 40 * 1e6, ours / 40 * 1e6, ours / base, LARGE)
+    return ratio("output of 1 MiB of JSON", "encode and insert", base, ours, LARGE, 40)
 
 
 def _synced(rounds: int) -> list[Row]:
-    checkpoint, once = steps_of(SYNCED, "checkpoint"), steps_of(SYNCED, "once")
-    plain = steps_of(SYNCED)
+    flow, chain = steps_of(SYNCED), inlined(SYNCED)
+    checkpoint = steps_of(SYNCED, modified=lambda bare: bare.checkpoint())
+    once = steps_of(SYNCED, modified=lambda bare: bare.once())
     size = row_bytes(SYNCED)
-    base, one, power, two = interleaved(
+    base, one, power, two, normal, chained = interleaved(
         rounds,
         lambda: run_raw(SYNCED, size, "FULL"),
         lambda: run_journaled(checkpoint),
-        lambda: run_journaled(plain, "power"),
+        lambda: run_journaled(flow, "power"),
         lambda: run_journaled(once),
+        lambda: run_journaled(chain),
+        lambda: run_journaled(chain, "power"),
     )
-    base_us = base / SYNCED * 1e6
-    most = max(SYNCED_STEP, 1 + SYNCED_MORE_US / base_us)
+    most = max(SYNCED_STEP, 1 + SYNCED_MORE_US / (base / SYNCED * 1e6))
+    of, not_synced = "raw insert, synchronous=FULL", 'durability="process"'
     return [
-        Row(
-            f"journaled step, {name}",
-            "raw insert, synchronous=FULL",
-            base_us,
-            ours / SYNCED * 1e6,
-            ours / base,
-            limit,
-        )
-        for name, ours, limit in (
-            (".checkpoint()", one, most),
-            ('durability="power"', power, most),
-            (".once()", two, ONCE),
-        )
+        ratio("journaled step, .checkpoint()", of, base, one, most, SYNCED),
+        ratio('journaled step, durability="power"', of, base, power, most, SYNCED),
+        ratio("journaled step, .once()", of, base, two, ONCE, SYNCED),
+        ratio("power-safe chain of .inline()", not_synced, normal, chained, CHAIN, SYNCED),
     ]
 
 
@@ -420,15 +427,9 @@ def _history(rounds: int) -> list[Row]:
     with folder() as where:
         took = interleaved(rounds, *of_many(MANY, where))
     names = ("list", "fork one of", "compare two of", "let go a hundred of")
-    of_resume = Row(
-        "fork of a run, a recorded step",
-        "resume of it",
-        resumed / REPLAYED * 1e6,
-        forked / REPLAYED * 1e6,
-        forked / resumed,
-        FORK,
-    )
-    return [of_resume] + [
+    return [
+        ratio("fork of a run, a recorded step", "resume of it", resumed, forked, FORK, REPLAYED)
+    ] + [
         Row(f"{name} {MANY:,} runs", "", 0.0, one * 1e6, one * 1e3, AT_MOST_MS, "ms")
         for name, one in zip(names, took, strict=True)
     ]
@@ -443,17 +444,8 @@ def _replay(rounds: int) -> list[Row]:
             readable(REPLAYED, where),
             resumable(REPLAYED, where),
         )
+    of = "in-memory step"
     return [
-        Row(
-            name,
-            "in-memory step",
-            memory / REPLAYED * 1e6,
-            ours / REPLAYED * 1e6,
-            ours / memory,
-            limit,
-        )
-        for name, ours, limit in (
-            ("replay: read, decode, fingerprint", read, REPLAY),
-            ("resume, all of it, a recorded step", resumed, RESUME),
-        )
+        ratio("replay: read, decode, fingerprint", of, memory, read, REPLAY, REPLAYED),
+        ratio("resume, all of it, a recorded step", of, memory, resumed, RESUME, REPLAYED),
     ]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +33,33 @@ class Row:
     def met(self) -> bool | None:
         """True if the promise is kept, None if there is none."""
         return None if self.limit is None else self.value <= self.limit
+
+
+def ratio(  # noqa: PLR0917  # the columns of the table, in order
+    name: str,
+    baseline: str,
+    base_s: float,
+    ours_s: float,
+    limit: float | None,
+    count: int = 1,
+    note: str = "",
+) -> Row:
+    """A row of what ``count`` units took, as a ratio to what they took by the baseline."""
+    each = 1e6 / count
+    return Row(name, baseline, base_s * each, ours_s * each, ours_s / base_s, limit, note)
+
+
+@contextmanager
+def cores_busy() -> Iterator[None]:
+    """While as many other processes as there are cores do nothing but work."""
+    code = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(code) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 @contextmanager

@@ -6,11 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from bench.measure import Row, interleaved
-from handrail import Executor, StepResult, Steps, Workflow, step, workflow
+from bench.measure import Row, interleaved, ratio
+from handrail import Executor, Step, StepResult, Steps, Workflow, step, workflow
 from handrail.model.events import Event, Progress, StepCompleted, StepStarted
 
 
@@ -31,24 +32,39 @@ def inline_action() -> int:
     return 1
 
 
-def steps_of(count: int, *, inline: bool = False) -> Workflow[[], int]:
-    """A workflow of that many steps."""
+def as_it_is(bare: Step[int]) -> Step[int]:
+    """The step without a modifier."""
+    return bare
+
+
+MODIFIED: dict[str, Callable[[Step[int]], Step[int]]] = {
+    ".when": lambda bare: bare.when(lambda _: True),
+    ".retry(2)": lambda bare: bare.retry(2),
+    ".timeout": lambda bare: bare.timeout(60),
+}
+"""Modifiers that change nothing here."""
+
+
+def steps_of(
+    count: int,
+    function: Callable[[], Any] = action,
+    modified: Callable[[Step[int]], Step[int]] = as_it_is,
+) -> Workflow[[], int]:
+    """A workflow of that many steps that call a function, one after the other."""
 
     @workflow
-    def asynchronous() -> Steps[int]:
+    def flow() -> Steps[int]:
         total = 0
         for number in range(count):
-            total += yield from step(f"s{number}").call(action)
+            total += yield from modified(step(f"s{number}").call(function))
         return total
 
-    @workflow
-    def inlined() -> Steps[int]:
-        total = 0
-        for number in range(count):
-            total += yield from step(f"s{number}").call(inline_action).inline()
-        return total
+    return flow
 
-    return inlined if inline else asynchronous
+
+def inlined(count: int) -> Workflow[[], int]:
+    """The same of a plain function that the event loop calls."""
+    return steps_of(count, inline_action, lambda bare: bare.inline())
 
 
 async def reference(function: Callable[[], Steps[Any]], sink: Nothing) -> list[StepResult[Any]]:
@@ -90,19 +106,6 @@ def run_handrail(flow: Workflow[[], int]) -> None:
     asyncio.run(run())
 
 
-def plain_steps(count: int) -> Workflow[[], int]:
-    """A workflow of that many steps of a plain function, each of which a thread calls."""
-
-    @workflow
-    def flow() -> Steps[int]:
-        total = 0
-        for number in range(count):
-            total += yield from step(f"s{number}").call(inline_action)
-        return total
-
-    return flow
-
-
 def hand_offs(count: int) -> None:
     """That many calls of a function by one thread of one's own, each awaited by a loop."""
 
@@ -128,51 +131,45 @@ def hand_offs(count: int) -> None:
 
 def rows(rounds: int) -> list[Row]:
     """The in-memory rows."""
-    found = []
-    for inline, name in ((False, "async"), (True, ".inline()")):
-        flow = steps_of(2000, inline=inline)
-        base, ours = interleaved(
-            rounds, lambda flow=flow: run_reference(flow), lambda flow=flow: run_handrail(flow)
-        )
-        found.append(
-            Row(
-                f"in-memory step, {name}",
-                "reference loop",
-                base / 2000 * 1e6,
-                ours / 2000 * 1e6,
-                ours / base,
-                1.8,
-            )
-        )
-    plain = plain_steps(1000)
-    base, ours = interleaved(rounds, lambda: hand_offs(1000), lambda: run_handrail(plain))
-    found.append(
-        Row(
-            "in-memory step of a plain def",
-            "a hand-off to a thread",
-            base * 1e3,
-            ours * 1e3,
-            ours / base,
-            1.5,
-        )
+    asynchronous, inline, plain = steps_of(2000), inlined(2000), steps_of(1000, inline_action)
+    least, ours, least_inline, ours_inline, by_hand, by_thread = interleaved(
+        rounds,
+        lambda: run_reference(asynchronous),
+        lambda: run_handrail(asynchronous),
+        lambda: run_reference(inline),
+        lambda: run_handrail(inline),
+        lambda: hand_offs(1000),
+        lambda: run_handrail(plain),
     )
+    loop, thread = "reference loop", "a hand-off to a thread"
+    return [
+        ratio("in-memory step, async", loop, least, ours, 1.8, 2000),
+        ratio("in-memory step, .inline()", loop, least_inline, ours_inline, 1.8, 2000),
+        ratio("in-memory step of a plain def", thread, by_hand, by_thread, 1.5, 1000),
+        *_modified(rounds),
+        *_many(max(2, rounds // 6)),
+    ]
+
+
+def _modified(rounds: int) -> list[Row]:
+    flows = [steps_of(1000, modified=modified) for modified in (as_it_is, *MODIFIED.values())]
+    bare, *took = interleaved(rounds, *(partial(run_handrail, flow) for flow in flows))
+    return [
+        ratio(f"in-memory step with {name}", "the bare step", bare, ours, 1.3, 1000)
+        for name, ours in zip(MODIFIED, took, strict=True)
+    ]
+
+
+def _many(rounds: int) -> list[Row]:
     few, many = steps_of(1000), steps_of(100_000)
+    found = []
     for gc_on, limit in ((False, 1.2), (True, 1.5)):
         short, long = interleaved(
-            max(2, rounds // 6),
+            rounds,
             lambda: [run_handrail(few) for _ in range(20)],
             lambda: run_handrail(many),
             gc_on=gc_on,
         )
-        per_short, per_long = short / 20_000 * 1e6, long / 100_000 * 1e6
-        found.append(
-            Row(
-                f"100,000 steps, gc {'on' if gc_on else 'off'}",
-                "1,000 steps",
-                per_short,
-                per_long,
-                per_long / per_short,
-                limit,
-            )
-        )
+        name = f"100,000 steps, gc {'on' if gc_on else 'off'}"
+        found.append(ratio(name, "1,000 steps", short * 5, long, limit, 100_000))
     return found

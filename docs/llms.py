@@ -31,7 +31,7 @@ def text_of(page: Path) -> str:
 def short() -> str:
     """The index."""
     index = text_of(DOCS / "index.md").split("\n## ")
-    head = index[0].partition("\n\n")[2].strip()
+    head = index[0].split("\n\n")[1]
     lines = ["# handrail", "", f"> {head}", "", "- [README](README.md): what it is, in one page"]
     for section in index[1:]:
         title, _, body = section.partition("\n")

@@ -47,16 +47,20 @@ FOLDERS_OF_EXTRAS = {
     "coordination/test_hub_claims.py": ["cyclopts", "websockets"],
     "coordination/test_server.py": ["cyclopts", "websockets"],
     "examples": ["cyclopts", "jinja2", "rich"],
+    "examples/test_approvals.py": ["httpx2", "starlette", "uvicorn"],
     "hub_programs": ["websockets"],
+    "mcp": ["cyclopts", "mcp"],
     "sinks/test_otel.py": ["opentelemetry"],
     "web/test_access.py": ["starlette", "httpx2"],
     "web/test_api.py": ["starlette", "httpx2"],
     "web/test_live.py": ["cyclopts", "starlette", "uvicorn"],
+    "yaml": ["cyclopts", "jinja2", "rich", "simpleeval", "yaml"],
 }
 
 ON_ONE_LOOP = (
     "cli/test_stuck.py",
     "coordination/*",
+    "mcp/*",
     "durability/test_[!l]*",  # all but a late cancellation, and a locked journal
     "engine/test_agent_steps.py",
     "engine/test_answers_of_agents.py",

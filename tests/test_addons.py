@@ -18,8 +18,10 @@ HOUSE = Path(handrail.__file__).parent
 FOLDERS = {
     "temporal": (["temporal"], ["runs", "--temporal", "localhost:7233"]),
     "coordination": (["hub"], []),
+    "mcp": (["mcp"], []),
     "web": (["ui"], []),
     "testing": ([], []),
+    "yaml": (["convert"], []),
 }
 """Each add-on's folder, its commands, and what else cannot be typed without it."""
 FLOW = """\
@@ -102,7 +104,14 @@ def _registered_by(folder: Path, name: str, text: str) -> None:
     (folder / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Name: {name}\n", "utf-8")
 
 
-GROUPS = [addons.COMMANDS, addons.JOURNALS, addons.BACKENDS, addons.SINKS, addons.PAGES]
+GROUPS = [
+    addons.COMMANDS,
+    addons.JOURNALS,
+    addons.BACKENDS,
+    addons.SINKS,
+    addons.PAGES,
+    addons.FILES,
+]
 
 
 def test_what_is_registered_is_read_as_the_standard_library_reads_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from importlib import import_module
 from operator import attrgetter
@@ -24,6 +25,9 @@ NODES = sorted(set(re.findall(r"`([A-Z][A-Za-z]+Node)`", PAGE)))
 ROWS = PAGE.split("| module |")[1].split("Sometimes")[0]
 TABLE = [re.findall(r"`([a-z_]+)`", cell) for cell in re.findall(r"(?m)^\| (`[^|]*) \|", ROWS)]
 """The parts of the core, by rows."""
+ROADS = PAGE.split("| the road |")[1].split("\n\n")[0]
+ROAD = [re.findall(r"`([a-z_]+\.[A-Za-z_.]+)`", line)[:2] for line in ROADS.splitlines()[2:]]
+"""The fast roads, each with the long one that it is kept equal to."""
 
 
 def module_of(name: str) -> Any:
@@ -59,6 +63,20 @@ def imported_by(path: Path) -> set[str]:
 def test_what_a_walk_goes_through_is_there(name: str) -> None:
     """Each function that the page names is in the module that it names."""
     assert function_named(name) is not None
+
+
+@pytest.mark.parametrize(("fast", "long"), ROAD)
+def test_a_fast_road_is_marked_at_both_ends(fast: str, long: str) -> None:
+    """Whoever changes one of the two reads there which the other is."""
+    assert f"# fast road of {long}\n" in inspect.getsource(function_named(fast))
+    assert f"# long road of {fast}\n" in inspect.getsource(function_named(long))
+
+
+def test_each_mark_of_a_fast_road_is_in_the_table() -> None:
+    """None is kept of which the page does not say what it buys."""
+    texts = [path.read_text("utf-8") for path in PACKAGE.rglob("*.py")]
+    marks = {end for text in texts for end in re.findall(r"# (?:fast|long) road of (\S+)", text)}
+    assert marks == {end for road in ROAD for end in road}
 
 
 @pytest.mark.parametrize("room", [*ROOMS, "journals.sqlite"])
@@ -121,11 +139,11 @@ def test_the_kinds_of_nodes_are_all_named() -> None:
     assert {NODE_TYPES[verb].__name__ for verb in VERBS.values()} == set(NODES)
 
 
-def test_there_are_eleven_actions() -> None:
+def test_there_are_twelve_actions() -> None:
     """The page counts the internal actions of the core right."""
     from typing import get_args
 
     from handrail.core.run_state import Action
 
-    assert "There are eleven actions" in PAGE
-    assert len(get_args(Action)) == 11
+    assert "There are twelve actions" in PAGE
+    assert len(get_args(Action)) == 12

@@ -38,6 +38,7 @@ from handrail import (
     DefinitionError,
     DoesNotFit,
     DuplicateStepName,
+    FileRefused,
     GateClosed,
     GateNotFound,
     GateRefusal,
@@ -468,6 +469,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         SourceUnavailable("f", "it is a lambda", "Write it as a def."),
         r"'f' cannot be read: it is a lambda\. Write it as a def\.",
         {"name": "f", "why": "it is a lambda", "hint": "Write it as a def."},
+    ),
+    (
+        FileRefused("a.yaml", 3, "`skills:` has no counterpart", "Leave it out.", 2),
+        r"^a\.yaml:3: `skills:` has no counterpart\. Leave it out\. \(2 more: handrail check a",
+        {"line": 3, "instead": "Leave it out."},
     ),
     (DoesNotFit("expected an int"), r"expected an int", {}),
 ]

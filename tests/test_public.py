@@ -233,12 +233,12 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "handrail"))
 
 
 def test_a_run_of_one_step_loads_few_modules() -> None:
-    """A run of one step in memory loads at most 88 modules of handrail, packages included."""
+    """A run of one step in memory loads at most 90 modules of handrail, packages included."""
     done = subprocess.run(
         [sys.executable, "-c", ONE_STEP], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = done.stdout.split()
-    assert len(loaded) <= 88, loaded
+    assert len(loaded) <= 90, loaded
     assert {"handrail.core.groups", "handrail.record.reading", "handrail.steps.bodies"}.isdisjoint(
         loaded
     )

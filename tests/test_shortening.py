@@ -25,7 +25,7 @@ from handrail.ports.agent import AgentTurn
 from handrail.secrets.values import mask_text
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.run import Capture, Tail
-from handrail.system.spawn import spawn
+from handrail.system.spawn import checked
 from handrail.typed.extract import NoAnswer, last_fitting
 from handrail.typed.jsonsafe import short_repr
 
@@ -157,7 +157,7 @@ def end_of_stderr(text: str) -> str:
 def not_spawned(text: str) -> str:
     """The error of a command that cannot be passed on."""
     with pytest.raises(DefinitionError) as caught:
-        spawn(["x", text, "\0"], cwd=None, env={}, has_stdin=False)
+        checked(["x", text, "\0"], cwd=None, env={}, has_stdin=False)
     return str(caught.value)
 
 

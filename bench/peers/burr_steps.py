@@ -48,4 +48,4 @@ def durable(count: int) -> None:
         run(count, persister)
 
 
-report("burr", run, durable)
+report("burr", run, durable, of="plain")

@@ -29,11 +29,13 @@ def report(
     memory: Callable[[int], object] | None,
     durable: Callable[[int], object] | None,
     count: int = STEPS,
+    of: str = "",
 ) -> None:
-    """Print one line of JSON: the package, its version, and what a step costs."""
+    """Print one line of JSON: the package, its version, and what a step (``of`` a kind) costs."""
     row = {
         "package": package,
         "version": importlib.metadata.version(package),
+        "of": of,
         "memory_us": least_us(memory, count),
         "durable_us": least_us(durable, count),
     }

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import tempfile
 from pathlib import Path
 
 from common import report
+
+with contextlib.suppress(ImportError):  # DBOS needs SQLite 3.42, and Python may have an older one
+    import pysqlite3
+
+    sys.modules["sqlite3"] = pysqlite3
+
 from dbos import DBOS, DBOSConfig
 
 folder = tempfile.TemporaryDirectory()

@@ -1,13 +1,16 @@
-"""handrail: a generator that yields async steps; recorded in an SQLite file."""
+"""handrail: a generator that yields steps, async and plain; recorded in an SQLite file."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from common import report
 
-from handrail import Executor, SqliteJournal, Steps, step, workflow
+from handrail import Executor, SqliteJournal, Steps, Workflow, step, workflow
 
 
 async def one() -> int:
@@ -15,21 +18,30 @@ async def one() -> int:
     return 1
 
 
-@workflow
-def flow(count: int) -> Steps[int]:
+def plain() -> int:
+    """The same as a plain function, which a thread calls."""
+    return 1
+
+
+def flow_of(function: Callable[[], Any]) -> Workflow[[int], int]:
     """So many steps, one after the other."""
-    total = 0
-    for number in range(count):
-        total += yield from step(f"s{number}").call(one)
-    return total
+
+    @workflow
+    def flow(count: int) -> Steps[int]:
+        total = 0
+        for number in range(count):
+            total += yield from step(f"s{number}").call(function)
+        return total
+
+    return flow
 
 
-def memory(count: int) -> None:
+def memory(flow: Workflow[[int], int], count: int) -> None:
     """Recorded nowhere."""
     assert Executor().run_sync(flow, count).unwrap() == count
 
 
-def durable(count: int) -> None:
+def durable(flow: Workflow[[int], int], count: int) -> None:
     """Each step's start and end are in the file before the next begins."""
     with tempfile.TemporaryDirectory() as folder:
         journal = SqliteJournal(Path(folder) / "runs.db")
@@ -37,4 +49,6 @@ def durable(count: int) -> None:
         journal.close()
 
 
-report("handrail", memory, durable)
+for kind, function in (("async", one), ("plain", plain)):
+    flow = flow_of(function)
+    report("handrail", partial(memory, flow), partial(durable, flow), of=kind)

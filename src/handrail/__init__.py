@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from handrail.addons import FileRefused as FileRefused
     from handrail.agents.acp.backend import AcpBackend as AcpBackend
     from handrail.agents.agent import Agent as Agent
     from handrail.agents.api.backend import ApiBackend as ApiBackend
@@ -192,6 +193,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "handrail.addons": "FileRefused",
     "handrail.agents.acp.backend": "AcpBackend",
     "handrail.agents.agent": "Agent",
     "handrail.agents.api.backend": "ApiBackend",

@@ -32,6 +32,25 @@ SINKS = "handrail.sinks"
 """A function without arguments that makes a ``Sink``."""
 PAGES = "handrail.pages"
 """``beside``: serves a page beside a run; ``report``: a run as one HTML file."""
+FILES = "handrail.files"
+"""By a file's suffix: who reads workflows from such files; the how-to page has what it has."""
+
+
+class FileRefused(DefinitionError):
+    """A workflow file says something that handrail has no counterpart for, or that is wrong.
+
+    ``instead``: what to write; ``more``: how many further refusals there are.
+    """
+
+    def __init__(self, file: str, line: int, what: str, instead: str, more: int = 0) -> None:
+        super().__init__(file, line, what, instead, more)
+        self.file, self.line, self.what, self.instead = file, line, what, instead
+        self.more = more
+
+    def __str__(self) -> str:
+        more = f" ({self.more} more: handrail check {self.file})" if self.more else ""
+        return f"{self.file}:{self.line}: {self.what}. {self.instead}{more}"
+
 
 _OURS = "handrail."
 _PACKAGE = Path(__file__).parent
@@ -65,6 +84,12 @@ def load(group: str, name: str) -> Any:
     except (ImportError, AttributeError) as error:
         why = f"{name!r} of {group!r} is registered as {where}, which cannot be imported: {error}"
         raise DefinitionError(why) from error
+
+
+def reader_of(path: Path) -> Any | None:
+    """Who reads workflows from files with this path's suffix; None for a file of Python."""
+    suffix = path.suffix.removeprefix(".")
+    return load(FILES, suffix) if suffix and suffix in registered(FILES) else None
 
 
 def _is_there(where: str) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from handrail.engine.outside import refuse_inside_loop
 from handrail.errors import WrongUse
 from handrail.executor import Executor
-from handrail.model.definition import REQUIRED, WorkflowDefinition, define
+from handrail.model.definition import REQUIRED, WorkflowDefinition, WorkflowParameter, define
 from handrail.model.described import text_of
 from handrail.model.paths import check_name
 from handrail.model.policy import Limits
@@ -56,8 +56,9 @@ class Workflow(Generic[P, R]):
     def describe(self) -> dict[str, Any]:
         """Its name, description, parameters, and what its source shows, as JSON-safe data.
 
-        ``steps`` lists each step, ``body`` has them in their loops, branches, groups and bodies;
-        ``is_whole`` is false if the source of a helper, or the name of a step, cannot be seen.
+        ``schema`` is the JSON schema of its inputs. ``steps`` lists each step, ``body`` has them in
+        their loops, branches, groups and bodies; ``is_whole`` is false if the source of a helper,
+        or the name of a step, cannot be seen.
         """
         from handrail.static.chain import kind_of
         from handrail.static.may_run import is_whole, possible_steps
@@ -98,6 +99,7 @@ class Workflow(Generic[P, R]):
                 }
                 for parameter in definition.parameters
             ],
+            "schema": _inputs_schema(definition.parameters),
             "steps": steps,
             "body": body,
             "is_whole": whole,
@@ -127,6 +129,39 @@ def _annotation(annotation: Any) -> str | None:
     from handrail.typed.schema import describe_type
 
     return annotation if isinstance(annotation, str) else describe_type(annotation)
+
+
+def _inputs_schema(parameters: Iterable[WorkflowParameter]) -> dict[str, Any]:
+    """The JSON schema of the inputs: an object with a property for each."""
+    from handrail.typed.jsonsafe import json_safe
+    from handrail.typed.schema import hoisted, open_schema
+
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    more = False
+    for parameter in parameters:
+        known = parameter.annotation not in {inspect.Parameter.empty, REQUIRED}
+        schema = open_schema(parameter.annotation) if known else {}
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            more = True
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            schema = {"type": "array", "items": schema}
+        if parameter.description:
+            schema = {**schema, "description": parameter.description}
+        if parameter.required:
+            required.append(parameter.name)
+        elif parameter.default is not REQUIRED:
+            schema = {**schema, "default": json_safe(parameter.default)}
+        properties[parameter.name] = schema
+    return hoisted(
+        {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": more,
+        }
+    )
 
 
 Body = Callable[P, Generator[Step[Any], Any, R]]

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -29,7 +28,6 @@ from handrail.model.agent_options import (
     ContextMode,
     with_model,
 )
-from handrail.model.launch import Launch
 from handrail.model.policy import Backoff, Ladder, Limits
 from handrail.model.sandbox import Boundary, sandbox_in
 from handrail.model.shapes import WorkflowLike
@@ -40,13 +38,14 @@ from handrail.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from handrail import project
+    from handrail.agents import agent as launching
     from handrail.agents.cassette.cassette import Cassette
     from handrail.engine import shared_limits as sharing
     from handrail.ports.agent import AgentBackend
     from handrail.ports.claims import Claims
     from handrail.ports.sink import Sink
 else:
-    later(globals(), "project engine.shared_limits:sharing")
+    later(globals(), "project agents.agent:launching engine.shared_limits:sharing")
 
 
 class Executor(ServingEngine):
@@ -115,7 +114,7 @@ class Executor(ServingEngine):
     ) -> None:
         check_arguments(locals())  # before any other name is set
         given = dict(stages or {})
-        _check_agents(backend, model, agent_options)
+        _checked_options(backend, model, agent_options)
         secrets = secrets if secrets is not None else Secrets()
         boundary = cache(
             lambda: sandbox_in(project.project_table()) if sandbox is None else sandbox
@@ -145,7 +144,9 @@ class Executor(ServingEngine):
                 agent_defaults=cache(
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options, boundary()),
-                        replace_backend=None if cassette is None else cassette.wrapper(secrets),
+                        replace_backend=None
+                        if cassette is None
+                        else partial(cassette.wrap, secrets=secrets),
                         ladder=ladder or ladder_of({}),
                         context_mode=context_mode,
                     )
@@ -158,34 +159,29 @@ class Executor(ServingEngine):
         )
 
 
-def _check_agents(
-    backend: AgentBackend | str | None, model: str | None, options: AgentOptions
-) -> None:
-    """Raise what is wrong with the backend, model or options of an executor, if anything is."""
+def _check_agent(*given: Any) -> None:
+    launching.check_launchable(*given)  # loaded when the first agent is checked
+
+
+def _folder_of_agent(*given: Any) -> Any:
+    return launching.launch_folder(*given)
+
+
+def _checked_options(
+    backend: AgentBackend | str | None,
+    model: str | None,
+    options: AgentOptions,
+    whose: str = "Executor(backend=)",
+    whose_options: str = "Executor(agent_options=)",
+) -> AgentOptions:
+    """The options of an executor, with its model; raises what is wrong with them or its backend."""
     options = with_model(model, options, "Executor")
     if backend is not None:
         from handrail.agents.routes import check_backend, check_options
 
-        check_backend(backend, "Executor(backend=)")
-        check_options(backend, options, "Executor(agent_options=)")
-
-
-def _check_agent(
-    agent: Any, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
-) -> None:
-    """Raise the error that a launch of this agent would be refused with, if any."""
-    from handrail.agents.agent import check_launchable
-
-    check_launchable(agent, settings, defaults)
-
-
-def _folder_of_agent(
-    agent: Any, settings: AgentSettings, defaults: AgentSettings, launch: Launch
-) -> Path | None:
-    """The folder that a launch of an agent works in; None for an agent that ignores ``writes=``."""
-    from handrail.agents.agent import launch_folder
-
-    return launch_folder(agent, settings, defaults, launch)
+        check_backend(backend, whose)
+        check_options(backend, options, whose_options)
+    return options
 
 
 def agent_defaults(
@@ -208,12 +204,7 @@ def agent_defaults(
                 backend, whose = said_backend, where
             if asks_for_model and model is None and _is_for(said_backend, backend):
                 model = said_model
-    options = with_model(model, options, "Executor")
-    if backend is not None:
-        from handrail.agents.routes import check_backend, check_options
-
-        check_backend(backend, whose)
-        check_options(backend, options, whose)
+    options = _checked_options(backend, model, options, whose, whose)
     return AgentSettings(backend, options.over(AgentOptions(sandbox=sandbox)))
 
 

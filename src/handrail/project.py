@@ -112,12 +112,15 @@ def _checked(file: Path, table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _added_keys() -> Mapping[str, tuple[Callable[[object], bool], str]]:
-    """The keys of registered journals: the address by each one's name, and settings of its own."""
+    """The keys of registered journals, the address by each one's name, and settings of add-ons."""
     found: dict[str, tuple[Callable[[object], bool], str]] = {}
     for kind in addons.names(addons.JOURNALS):
         settings = getattr(addons.load(addons.JOURNALS, kind), "settings", {})
         wanted = {kind: "an address as text", **settings}
         found |= {name: (_text, said) for name, said in wanted.items()}
+    for kind in addons.names(addons.FILES):
+        added = getattr(addons.load(addons.FILES, kind), "settings", {})
+        found |= {name: (_text, said) for name, said in added.items()}
     return found
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from handrail.codec.unresolved import Unresolvable
-from handrail.core.comparison import Comparison, Diverged
+from handrail.core.comparison import Comparison
+from handrail.core.machine import act
 from handrail.engine.engine import Engine
 from handrail.engine.exporting import import_from
 from handrail.engine.outside import run_outside
@@ -86,14 +87,13 @@ async def replay_code(
     """
     refuse_other_workflow(history, definition)
     run, evaluator = engine.as_recorded(history, definition)
-    comparison = Comparison(run, set(run.recorded.begun()), ended(history))
-    comparison.begin(comparison.of_run())
-    report, found = None, None
+    comparison, found = Comparison(run, act, ended(history)), None
     try:
-        while (question := comparison.next_question(report)) is not None:
-            report = await evaluator.evaluated(question, 0.0)
-    except Diverged as diverged:
-        found = diverged.divergence
+        search = comparison.of_run()
+        while search.question is not None:
+            search.answer(await evaluator.evaluated(search.question, 0.0))
+        for change in run.changes[:1]:
+            found = Divergence(change.path, change.was, change.now, comparison.line)
     except Unresolvable as error:
         found = Divergence(error.path, "an output", str(error), comparison.line)
     finally:

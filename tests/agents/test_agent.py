@@ -287,11 +287,11 @@ async def test_each_turn_is_told_of(
     await climb(Agent("judge", "Judge.", output=Report, backend=backend), make_request())
     path = "work/plan"
     assert emitted == [
-        AgentTurnStarted(path, 1, backend.turns[0].prompt),
+        AgentTurnStarted(path, 1, backend.turns[0].prompt, "fake"),
         AgentMessage(path, "?"),
         AgentFinished(path, "completed"),
         AgentTurnCompleted(path, 1, "no JSON value found"),
-        AgentTurnStarted(path, 2, backend.turns[1].prompt),
+        AgentTurnStarted(path, 2, backend.turns[1].prompt, "fake"),
         AgentMessage(path, GOOD),
         AgentUsage(path, used),
         AgentFinished(path, "completed", usage=used),

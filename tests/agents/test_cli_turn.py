@@ -112,12 +112,11 @@ def ask(turn: AgentTurn, parser: Words) -> Callable[..., Any]:
         at = options.pop("at", 1e9)
         with anyio.fail_after(30):
             return await run_turn(
-                replace(turn, emit=emit, now=lambda: at),
+                replace(turn, emit=emit, now=lambda: at, options=AgentOptions(cwd=cwd, **options)),
                 ["/bin/sh", "-c", script] if isinstance(script, str) else script,
                 Lines(parser, b"the prompt\n"),
                 Program("agent", "npm install -g agent"),
                 env=None,
-                options=AgentOptions(cwd=cwd, **options),
                 grace_s=grace_s,
             )
 

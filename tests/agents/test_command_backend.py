@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail.agents.agent import Agent
 from handrail.agents.command import KEPT_BYTES, CommandBackend, CommandParser, _patience
 from handrail.agents.routes import routes_of
+from handrail.agents.transport.cli import Lines
 from handrail.agents.transport.parser import Ending
-from handrail.agents.transport.turn import Patience, Signs, deadline
+from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn import Patience, Signs, deadline, run_turn
 from handrail.errors import AgentError, CommandNotFound, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions
 from handrail.model.events import (
@@ -81,7 +84,7 @@ async def test_what_it_prints_is_progress(make_request: MakeRequest, emitted: li
     """Its stdout is emitted as the agent's message, its stderr as the step's output."""
     backend = CommandBackend("echo thinking >&2; sleep 0; echo done")
     await Agent("worker", "Do it.", backend=backend).run(make_request())
-    assert AgentTurnStarted("work/plan", 1, "Do it.") in emitted
+    assert AgentTurnStarted("work/plan", 1, "Do it.", "echo") in emitted
     assert StepOutput("work/plan", "stderr", "thinking\n") in emitted
     assert AgentMessage("work/plan", "done\n") in emitted
 
@@ -231,6 +234,27 @@ def test_a_program_that_has_closed_its_stdout_need_not_exit(
     else:
         with pytest.raises(AgentError):
             parser.conclude(ending)
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("rest", ["exec sleep 1000", "while :; do echo busy >&2; sleep 0.05; done"])
+@pytest.mark.parametrize("bound", ["idle_s", "total_s"])
+async def test_a_program_that_has_answered_is_ended_after_its_grace(
+    turn: AgentTurn, rest: str, bound: str
+) -> None:
+    """Once its stdout is closed no timeout makes its answer a failure, whatever its stderr says."""
+    forever: dict[str, Any] = dict.fromkeys(("start_s", "idle_s", "tool_s"), math.inf)
+    patience = Patience(**{**forever, bound: 0.3, "grace_s": 0.6})
+    with anyio.fail_after(30):
+        reply = await run_turn(
+            turn,
+            f"echo 42; exec >&-; {rest}",
+            Lines(CommandParser(turn, "p", patience), b"", keep_ends=True),
+            Program("p", install=None),
+            env=None,
+            patience=patience,
+        )
+    assert reply.text == "42\n"
 
 
 async def test_an_answer_too_long_to_keep_is_no_answer(turn: AgentTurn) -> None:

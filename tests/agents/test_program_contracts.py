@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from handrail.agents.acp.named import NAMED
+from handrail.agents.routes import ACP_NAMES
 from handrail.agents.routes import make_backend as named
 from handrail.ports.agent import AgentBackend
 from handrail.testing.contracts.backend import BackendContract
@@ -19,8 +21,8 @@ from handrail.testing.fake_programs import Act, Fails, Hangs, Says, fake_cli
 from tests.agents.parity.stages import PROGRAMS
 
 MOST_TURNS = 5
-BACKENDS = ["claude", "codex", "copilot", "opencode"]
-"""Lines both ways, an app-server, lines that are only read, and ACP."""
+BACKENDS = ["claude", "codex", "copilot", "opencode", *NAMED]
+"""Lines both ways, an app-server, lines that are only read, and ACP; agents known by a name."""
 
 
 class TestPrograms(BackendContract):
@@ -32,7 +34,9 @@ class TestPrograms(BackendContract):
         with ExitStack() as programs:
 
             def made(*acts: Act) -> AgentBackend:
-                programs.enter_context(fake_cli(PROGRAMS[request.param], acts, path=tmp_path))
+                name = request.param
+                program = NAMED[name].argv[0] if name in NAMED else PROGRAMS[name]
+                programs.enter_context(fake_cli(program, acts, path=tmp_path))
                 return named(request.param)
 
             yield made
@@ -51,3 +55,13 @@ class TestPrograms(BackendContract):
     def endless_backend(self, before: Callable[..., AgentBackend]) -> AgentBackend:
         """A program that works, has another one in the background, and never ends."""
         return before(Hangs(seconds=1000, leaves_child=True))
+
+
+def test_the_agents_known_by_a_name_have_a_row() -> None:
+    """A name that is taken has its row; its session is found by the name, its program by argv."""
+    assert set(ACP_NAMES) == set(NAMED)
+    for name, row in NAMED.items():
+        backend = named(name)
+        assert (backend.name, backend.argv) == (name, tuple(row.argv))  # type: ignore[attr-defined]
+        assert row.install
+        assert row.login

@@ -217,7 +217,7 @@ async def test_a_codex_that_does_not_listen_is_stopped(
     program: Callable[..., Path], turn: AgentTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the interruption is not answered, signals follow; its children end too."""
-    monkeypatch.setattr(rpc, "INTERRUPT_S", 0.1)
+    monkeypatch.setattr(rpc.Messages, "interrupt_s", 0.1)
     case = "appserver_interrupt"
     program("codex", case, f"hang={len(received('codex_rpc', case)) - 3}", "child")
     assert (await failed(CodexBackend(), turn, idle_timeout_s=0.3)).kind == "timeout"

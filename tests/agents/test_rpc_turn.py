@@ -14,7 +14,6 @@ from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import Program
 from handrail.agents.transport.rpc import Message, Messages, notification
 from handrail.agents.transport.turn import run_turn
-from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentTranscript, Notice
 from handrail.ports.agent import AgentReply, AgentTurn
 from tests.agents.conftest import BOTH_LOOPS
@@ -72,7 +71,6 @@ async def ask(turn: AgentTurn, script: str, dialogue: Methods) -> AgentReply:
             Messages(dialogue),
             Program("agent"),
             env=None,
-            options=AgentOptions(),
             grace_s=0.2,
         )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
@@ -79,6 +81,35 @@ def test_a_run_that_was_stopped_goes_on_apart(cli: Cli, begun: Any) -> None:
     until(lambda: shown_status(info_of("r")) == "succeeded")
     assert cli("resume", "r", "--detach").out == "merged: no\n"
     assert notes() == ["before", "merged: no"]
+
+
+def test_stop_without_a_run_stops_the_only_one(cli: Cli, begun: Any) -> None:
+    """Of two it refuses and names both; without any it says so."""
+    assert cli("run", "durable.py:asks", "--run-id", "over").code == 3
+    assert cli("stop").out == "no run is running now\n"
+    begun("asks", "--run-id", "a")
+    begun("asks", "--run-id", "b")
+    refused = cli("stop")
+    assert (refused.code, "2 runs are running: a, b" in refused.err) == (2, True)
+    assert cli("stop", "a").code == 0
+    assert cli("stop", "--json").data["stopped"] == ["b"]
+    assert cli("stop", "b", "--all").code == 2
+
+
+@pytest.mark.extra("starlette", "uvicorn")
+def test_the_page_of_a_detached_run_is_served_and_its_address_printed(
+    process: Cli, durable: Path
+) -> None:
+    """The page is there for as long as the run is driven."""
+    del durable
+    done = process("run", "durable.py:asks", "--run-id", "r", "--ui", "--detach")
+    try:
+        (url,) = re.findall(r"http://\S+#/runs/r", done.err)
+        browser = build_opener(HTTPCookieProcessor())
+        with browser.open(url.partition("#")[0], timeout=20) as page:
+            assert page.status == 200
+    finally:
+        process("stop", "r")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,12 @@ from typing import IO
 
 import pytest
 
+from handrail import SqliteJournal
 from handrail.cli.gates import CURSOR
+from handrail.cli.who import current_user
+from handrail.model import events as ev
 from tests.cli.conftest import spawned
+from tests.cli.machines import until
 
 FLOW = """\
 from handrail import step, workflow
@@ -63,11 +67,24 @@ ASKED = [
 """What a gate is asked with, what is shown at first, the keys, and the answer."""
 
 
+_MODULE = ["-m", "handrail.cli"]
+_LOGIN = (
+    "import fcntl, os, sys, termios; from handrail.cli import main; "
+    "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); sys.exit(main(sys.argv[1:]))"
+)
+"""The command in a session that the terminal controls: its keys send signals."""
+
+
 class Terminal:
     """A command at a terminal, and all that it has shown so far."""
 
     def __init__(
-        self, *words: str, stdout: IO[bytes] | None = None, kind: str = "xterm", verb: str = "run"
+        self,
+        *words: str,
+        stdout: IO[bytes] | None = None,
+        kind: str = "xterm",
+        verb: str = "run",
+        controls: bool = False,
     ) -> None:
         self.screen, inside = pty.openpty()
         self.before = termios.tcgetattr(inside)
@@ -75,12 +92,12 @@ class Terminal:
         self.seen = 0
         self.shown = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "handrail.cli", verb, *words],
+            [sys.executable, *(["-c", _LOGIN] if controls else _MODULE), verb, *words],
             stdin=inside,
             stdout=inside if stdout is None else stdout,
             stderr=inside,
             env={**os.environ, "TERM": kind, "CI": ""},
-            start_new_session=True,
+            start_new_session=not controls,
         )
         self.inside = inside
 
@@ -289,3 +306,52 @@ def test_the_command_asks_for_the_text_on_a_terminal(
     terminals[0].type("too long\r")
     assert terminals[0].end() == 0
     assert "'too long'" in terminals[0].shown
+
+
+PAUSED = """\
+import subprocess
+
+from handrail import step, workflow
+
+
+def first():
+    subprocess.run("touch began; until [ -e go ]; do sleep 0.02; done", shell=True, check=True)
+
+
+@workflow
+def slow():
+    yield from step("first").call(first)
+    return (yield from step("second").call(str, "done"))
+"""
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "stays paused"])
+def test_escape_pauses_a_run_and_continues_it(
+    folder: Path, terminals: list[Terminal], goes_on: bool
+) -> None:
+    """While it is paused nothing new begins, and what an action has started goes on. The record
+    says who paused, and the terminal is as it was afterwards.
+    """
+    (folder / "slow.py").write_text(PAUSED, "utf-8")
+    terminals.append(Terminal("slow.py", "--run-id", "r", controls=True))
+    (terminal,) = terminals
+    terminal.wait_for("first")
+    until(Path("began").exists)
+    terminal.type("\x1b")
+    terminal.wait_for("paused: no new step starts; Esc continues")
+    if goes_on:
+        terminal.type("\x1b")
+        terminal.wait_for("continuing")
+    settings = terminal.settings
+    Path("go").touch()
+    code = terminal.end()
+    assert code == (0 if goes_on else 3), terminal.shown
+    assert settings() == terminal.before
+    events = SqliteJournal(Path(".handrail", "runs.db")).events("r")
+    steered = [event.action for event in events if isinstance(event, ev.RunSteered)]
+    assert steered == ["pause", *["unpause"] * goes_on]
+    assert all(event.by == current_user() for event in events if isinstance(event, ev.RunSteered))
+    ended = [event.path for event in events if isinstance(event, ev.StepCompleted)]
+    assert ended == ["first", *["second"] * goes_on]
+    if not goes_on:
+        assert "handrail unpause" in terminal.shown

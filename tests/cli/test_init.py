@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from handrail.cli.init import Example
+from handrail.cli.quickstart import find_example
 from tests.cli.conftest import Cli
 
 
@@ -35,6 +38,19 @@ def test_the_test_of_a_new_workflow_passes(cli: Cli, folder: Path) -> None:
 
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
+
+
+@pytest.mark.parametrize("example", get_args(Example))
+def test_a_template_is_an_example(cli: Cli, folder: Path, example: str) -> None:
+    """It is written as it stands, `check` finds nothing in it, and it has one workflow."""
+    done = cli("init", "mine", "--template", example)
+    assert (done.code, "handrail show mine.py" in done.out) == (0, True)
+    assert (folder / "mine.py").read_text("utf-8") == find_example(f"{example}.py").read_text(
+        "utf-8"
+    )
+    assert cli("check", "mine.py").code == 0
+    assert cli("show", "mine.py").code == 0
+    assert cli("init", "mine", "--template", example).code == 2
 
 
 @pytest.mark.parametrize("there", ["my_flow.py", "test_my_flow.py"])

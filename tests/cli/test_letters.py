@@ -137,6 +137,15 @@ def test_a_fork_may_yet_wait_for_a_signal(cli: Cli) -> None:
     assert "no step waits" not in outcome.err
 
 
+def test_a_step_is_skipped_with_an_output(cli: Cli) -> None:
+    """`skip --value` ends a step that allows no skipping, as `complete` does."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    assert "`handrail complete` ends it" in cli("skip", "a", "merge?").err
+    done = cli("skip", "a", "merge?", "--value", "yes", "--by", "eve")
+    assert (done.code, done.out) == (0, "'merge?' is completed, by eve\n")
+    assert cli("resume", "a").out == "merged: yes\n"
+
+
 def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
     """It is told how the run stands; and what a run that is over can be given instead."""
     cli("run", "durable.py:asks", "--run-id", "a")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from handrail.cli.run_text import incident_lines, incident_summary
 from handrail.model import events as ev
 from handrail.model.launch import Launch
@@ -12,6 +14,7 @@ from handrail.model.results import StepResult
 from handrail.record.run_record import Recorded
 from handrail.record.view import view_of
 from handrail.sinks.console_text import UNICODE
+from handrail.sinks.event_words import event_text, note_text
 
 NOON = time.mktime((2026, 3, 2, 12, 0, 0, 0, 0, -1))
 HOUR = 3600.0
@@ -68,6 +71,27 @@ def test_what_is_still_waited_for_is_said_as_that() -> None:
     assert line.startswith("  2026-03-02 13:00:00  ")
     (other,) = told(climb(1, "transient", "retry", 2), now_h=2)[1:-1]
     assert other.endswith("no luck; waits until 15:00 (2 h)")
+
+
+@pytest.mark.parametrize(
+    ("cap_s", "margin_s", "why"),
+    [
+        (3.0, 30.0, " (3.0 s + cap_margin_s 30 s)"),
+        (0.0, 60.0, " (0 ms + cap_margin_s 1 min)"),
+        (4_000.0, 30.0, ""),
+        (3.0, 0.0, ""),
+    ],
+)
+def test_a_wait_much_longer_than_its_cap_says_why(cap_s: float, margin_s: float, why: str) -> None:
+    """The tree, the log, the page's log and ``show`` tell the margin in the same words."""
+    due = NOON + cap_s + margin_s
+    cap = ev.LadderStep("code", 1, "usage_cap", "no", Launch(2), due, margin_s=margin_s)
+    ev.stamp(cap, "r", 1, NOON)
+    assert note_text(cap) == f"usage cap{why}"
+    until_then = event_text(cap).removeprefix("checks again ").removesuffix(": usage cap: no")
+    assert until_then.endswith(f"s{why}" if due < NOON + 60 else f"){why}")
+    (line,) = told(cap, now_h=0, alive=True)[1:-1]
+    assert line.endswith(f"){why}")
 
 
 def test_a_wait_that_was_broken_off_is_not_counted_whole() -> None:

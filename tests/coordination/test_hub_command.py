@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from handrail.cli import main
+from handrail.coordination.command import HubOptions, _build_hub
 from handrail.coordination.store import HubStore
 
 pytestmark = pytest.mark.extra("cyclopts", "rich")
@@ -30,6 +31,10 @@ pytestmark = pytest.mark.extra("cyclopts", "rich")
         ("--grace -1", "must be 0 or more"),
         ("--rate nan", "must be 0 or more"),
         ("--max-clients 0", "must be 1 or more"),
+        ("--max-progress 0", "must be 1 or more"),
+        ("--ttl 29", "must be 30 seconds or more"),
+        ("--ttl nan", "must be 30 seconds or more"),
+        ("--hub-id=", "is no name"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(
@@ -102,3 +107,15 @@ def test_a_file_of_something_else_is_left_alone(
     assert err.startswith("handrail: hub h.db ")
     assert err.count("\n") == 1
     assert before == (None if content == "folder" else path.read_bytes())
+
+
+def test_options_reach_the_hub(tmp_path: Path) -> None:
+    """Its name, the lease of a claim that does not say, and how much it keeps."""
+    file = tmp_path / "hub.db"
+    wanted = HubOptions(db=file, ttl=60, hub_id="syn-mine", max_progress=7, max_history=9)
+    hub, store = _build_hub(wanted, None)
+    assert store is not None
+    store.close()
+    settings = hub.state.settings
+    assert (settings.hub_id, settings.lease_s) == ("syn-mine", 60)
+    assert (settings.max_progress, settings.max_history) == (7, 9)

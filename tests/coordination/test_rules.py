@@ -465,6 +465,29 @@ def test_history_is_bounded() -> None:
     assert sum(kind == "chat" for kind, _ in room.kept) == 3
 
 
+def test_progress_notes_are_bounded() -> None:
+    """The board shows the newest notes, so many as the hub is to keep."""
+    room = Room(max_progress=2)
+    room.join("ann")
+    room.ask("ann", "ledger_task", task_id="P", title="t")
+    for number in range(4):
+        room.say("ann", "ledger_progress", task_id="P", payload=str(number))
+    notes = room.ask("ann", "board_request")["board"]["progress"]
+    assert [note["text"] for note in notes] == ["2", "3"]
+
+
+def test_a_claim_that_does_not_say_lasts_as_long_as_the_hub_says() -> None:
+    """A claim's own time wins; a renewal is given the hub's time again."""
+    room = Room(lease_s=100.0)
+    room.join("ann")
+    granted = room.ask("ann", "claim", task_id="A")
+    own = room.ask("ann", "claim", task_id="B", paths=["b"], worktree="w", ttl_seconds=50)
+    assert (granted["lease_expires_at"], own["lease_expires_at"]) == (
+        room.clock + 100,
+        room.clock + 50,
+    )
+
+
 def test_offers_and_cards_end_unless_repeated(room: Room) -> None:
     """What was offered five minutes ago, and not since, is offered no more."""
     room.ask("ann", "resource", kind="gpu", name="0")

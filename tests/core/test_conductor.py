@@ -16,7 +16,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting
+from handrail.core.setting import Setting
 from handrail.core.timers import InFlight
 from handrail.model import events as ev
 from handrail.model.shapes import WorkflowLike
@@ -100,7 +100,9 @@ def test_a_long_record_is_gone_through_in_pieces_of_one_size() -> None:
     recorded = Recorded(before)
     recorded.close()
     machine = Machine(recorded_rounds.definition, {}, Setting("run", recorded=recorded))
-    conductor = Conductor(machine, Told(recorded_rounds), record=lambda _: None, seq=len(before))
+    conductor = Conductor(
+        machine, Told(recorded_rounds), record=lambda _, sync=False: None, seq=len(before)
+    )
     conductor.begin(ev.RunResumed())
     taken = [0]
     while not conductor.pump(10):
@@ -150,7 +152,7 @@ class Told:
         self.conductor.begin(first)
         self.conductor.pump()
 
-    def _keep(self, event: ev.Event) -> None:
+    def _keep(self, event: ev.Event, *, sync: bool = False) -> None:
         if self.codec is not None and isinstance(event, ev.StepCompleted):
             self.codec.dump(event.result.output, where=event.path)
         self.events.append(event)

@@ -52,6 +52,21 @@ def test_a_cap_is_left_exactly_while_the_chain_goes_on(
         assert after == next_launch(replace(failure, ladder=WAITS), (), NOW, "seed")
 
 
+@pytest.mark.parametrize(
+    ("ends_after_s", "due_after_s", "margin_s"),
+    [(3.0, 33.0, 30.0), (5 * HOUR, 1_800.0, 0.0), (None, 1_800.0, 0.0)],
+    ids=["its own end", "a probe before it", "an unknown end"],
+)
+def test_a_wait_for_the_end_of_a_cap_knows_its_margin(
+    ends_after_s: float | None, due_after_s: float, margin_s: float
+) -> None:
+    """What is added to the end that was told is said apart; nothing is, to the time of a probe."""
+    retry_at = None if ends_after_s is None else NOW + ends_after_s
+    after = next_launch(capped(0, routes=1, retry_at=retry_at), (), NOW, "seed")
+    assert isinstance(after, Next)
+    assert (after.due - NOW, after.margin_s) == (due_after_s, margin_s)
+
+
 @given(kind=st.sampled_from(OTHERS), route=st.integers(0, 2), retry_at=ENDS)
 def test_no_other_failure_is_dealt_with_otherwise(
     kind: AgentErrorKind, route: int, retry_at: float | None

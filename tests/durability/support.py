@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from handrail import Executor, WorkflowResult
-from handrail.engine import driver
+from handrail.core import conductor
 from handrail.model import events as ev
 from handrail.model.paths import ancestors_of
 from handrail.record.reading import ended, recorded_result
@@ -95,7 +95,7 @@ class Lives:
     rerun: tuple[str, ...] = ()
     """What is to run again although it succeeded."""
     options: dict[str, Any] = field(default_factory=dict)
-    few: int = driver.GATHER_ABOVE
+    few: int = conductor.GATHER_ABOVE
     """With more at work than that, ends that have come are recorded as one."""
     journal: TextJournal = field(default_factory=TextJournal)
     clock: JumpClock = field(default_factory=JumpClock)
@@ -118,14 +118,14 @@ class Lives:
         """One life; its result, or None if its process died. ``ends``: those of a TextJournal."""
         self.journal = self.journal.reopened(**ends)
         self.found.append(self.journal.events(RUN))
-        few, driver.GATHER_ABOVE = driver.GATHER_ABOVE, self.few
+        few, conductor.GATHER_ABOVE = conductor.GATHER_ABOVE, self.few
         try:
             with counted(self._note):
                 return anyio.run(self._live, backend=self.backend)
         except ProcessGone:
             return None
         finally:
-            driver.GATHER_ABOVE = few
+            conductor.GATHER_ABOVE = few
             self.writes.append(self.journal.writes)
 
     def once(self) -> WorkflowResult[Any]:

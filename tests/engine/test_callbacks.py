@@ -287,6 +287,27 @@ async def test_an_interruption_cancels_a_run_in_memory(callback: str, kind: str)
     assert kinds(journal).count(ev.RollbackCompleted) == 1
 
 
+@pytest.mark.parametrize("kind", INTERRUPTIONS)
+async def test_an_interruption_by_retry_on_after_an_async_action(kind: str) -> None:
+    """It cancels a run in memory, as one after a plain function does."""
+
+    async def fail() -> None:
+        raise ValueError
+
+    def on(_: BaseException) -> bool:
+        error = INTERRUPTIONS[kind]()
+        raise error
+
+    @workflow
+    def fails() -> Steps[None]:
+        yield from step("s").call(fail).retry(2, on=on)
+
+    journal = MemoryJournal()
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        await Executor(journal=journal).options(run_id="r").run(fails)
+    assert journal.events("r")[-1].status == "cancelled"  # type: ignore[union-attr]
+
+
 HOW_ITERATORS_END = {("a later item", "StopIteration"), ("the first item", "StopIteration")}
 
 

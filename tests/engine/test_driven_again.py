@@ -17,6 +17,7 @@ from handrail import (
     Step,
     StepFailed,
     Steps,
+    StepTimeout,
     WorkflowError,
     WorkflowResult,
     WrongUse,
@@ -514,17 +515,41 @@ def tidies_in_a_group(run: Driven) -> Steps[Any]:
     yield from run.does("end")
 
 
-async def test_clean_up_with_a_group_goes_on_where_its_process_died() -> None:
-    """Wherever that is: the step's time was over, not that of its clean-up."""
-    whole = Driven(tidies_in_a_group)
+def tidies_in_members(run: Driven) -> Steps[Any]:
+    """A group takes too long, and its members clean up; its failure is settled."""
+
+    def member(name: str) -> Steps[Any]:
+        try:
+            yield from step("nap").sleep(60)
+        finally:
+            yield from run.does(name)
+            yield from step("more").sleep(0)
+
+    yield from step("each").for_each(["one", "two"], member, key=str).timeout(5).default(())
+    yield from run.does("end")
+
+
+@pytest.mark.parametrize("other_words", [False, True])
+@pytest.mark.parametrize("body", [tidies_in_a_group, tidies_in_members])
+async def test_clean_up_after_a_timeout_goes_on_where_its_process_died(
+    body: Callable[[Driven], Steps[Any]], monkeypatch: pytest.MonkeyPatch, *, other_words: bool
+) -> None:
+    """Wherever that is: the step's time was over, not that of its clean-up.
+
+    And whatever words the timeout has when the run goes on.
+    """
+    whole = Driven(body)
     assert (await whole.drive())[0] == "succeeded"
     for writes in range(1, len(whole.journal.events(RUN))):
-        run = Driven(tidies_in_a_group)
+        run = Driven(body)
         run.journal = run.journal.reopened(stop_at=writes, abrupt=False)
         with contextlib.suppress(ProcessGone):
             await run.executor().options(run_id=RUN).run(run.flow)
         first = list(run.done)
-        status, done = await run.drive()
+        with monkeypatch.context() as patch:
+            if other_words:
+                patch.setattr(StepTimeout, "__str__", lambda _: "it was late, at the end of time")
+            status, done = await run.drive()
         assert status == "succeeded", writes
         assert {*first, *done} == {"one", "two", "end"}, writes
         assert run.clock.now() < whole.clock.now() + 10, writes

@@ -18,7 +18,7 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.routes import routes_of, session_backend_first
+from handrail.agents.routes import routes_of
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.testing import JumpClock, TextJournal
 from tests.engine.support import Flaky, bound
@@ -114,10 +114,6 @@ def test_the_owner_leads_and_the_rest_keeps_its_order(
     backend: str, fallback: list[str], owner: str, expected: list[str]
 ) -> None:
     """A session whose backend is not known is the first one's; two names may be one program."""
-    routes = routes_of(
-        Agent("a", "x", backend=backend, fallback=fallback), NO_SETTINGS, NO_SETTINGS
-    )
+    agent = Agent("a", "x", backend=backend, fallback=fallback)
     settings = AgentSettings(session="s", session_backend=owner)
-    assert [
-        route.name for route in session_backend_first(routes, settings, "agent 'a'")
-    ] == expected
+    assert [route.name for route in routes_of(agent, settings, NO_SETTINGS)] == expected

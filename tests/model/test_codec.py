@@ -323,6 +323,11 @@ def test_rows_of_plain_data_are_told_to_be_plain(value: Any) -> None:
     """Many equal rows need no look at each; where it is not sure, the text is the same."""
     rows = [value] * 600
     assert CODEC.dump(rows) == msgspec.json.encode(rows).decode()
+
+
+@pytest.mark.extra("orjson", "ormsgpack")
+def test_rows_of_a_table_take_the_fast_road() -> None:
+    """Ordinary rows are plain, so the libraries in C spare the walk over them."""
     assert is_plain([{"id": 1, "name": "a", "score": 0.5, "tags": ["x", None, True]}] * 100)
 
 

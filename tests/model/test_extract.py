@@ -392,6 +392,9 @@ def test_what_models_do_to_json_is_forgiven(text: str, title: str) -> None:
         ('{"result": "no"}', Literal["yes", "no"], "no"),
         ('["a\nb"]', list[str], ["a\nb"]),
         ('{"value": {"count": 5}}', dict[str, int], {"count": 5}),
+        ('{"Report": {"title": "a"}}', Report, Report("a")),
+        ('{"result": {"Report": {"title": "a"}}}', Report, Report("a")),
+        ('{"Report": {"title": "a"}}', dict[str, Report], {"Report": Report("a")}),
         ('{"result": {"title": "a"}}', dict[str, Any], {"result": {"title": "a"}}),
     ],
 )

@@ -27,7 +27,7 @@ NOT_RECORDED = {"round", "rollback", ""}
 
 def known_below(step: LiveStep) -> Iterator[LiveStep]:
     """The steps that are live or still known, and have records of their own."""
-    for child in (*step.live_children(), *(step.failed or ()), *(step.done or ())):
+    for child in (*step.live_children(), *step.kept_in("failed"), *step.kept_in("done")):
         if child.kind not in NOT_RECORDED:
             yield child
         yield from known_below(child)

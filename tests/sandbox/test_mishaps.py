@@ -34,7 +34,7 @@ from handrail.system.live import Exited, open_live
 from handrail.system.run import ProcessResult, run_process
 from handrail.workspace.git import repository_of
 from handrail.workspace.places import places_of
-from handrail.workspace.worktree import find_worktree
+from handrail.workspace.worktree import Site
 from tests.leftovers import lasting_carriers_of
 from tests.sandbox.conftest import CANARY, World, git, run_script, script_of
 
@@ -367,7 +367,8 @@ async def test_a_killed_host_leaves_nothing_and_its_commits_are_taken_in(world: 
     (tree,) = world.repo.glob(".handrail/worktrees/r-1/*")
     main = await repository_of(world.repo, "m")
     assert main is not None
-    assert await find_worktree(main, places_of(main.root, "r-1", tree.name), "m") is not None
+    site = Site(main, places_of(main.root, "r-1", tree.name), "m", "a", of_steps=True)
+    assert await site.find() is not None
     assert git(tree, "log", "-1", "--format=%s") == "A"
     assert git(tree, "status", "--short") == ""
     assert not quarantine.exists()

@@ -128,8 +128,8 @@ def test_a_gate_shows_its_question(tree: LiveRun, story: Story) -> None:
 def test_a_signal_is_waited_for(tree: LiveRun, story: Story) -> None:
     """A step that waits for a signal says so."""
     story.begin()
-    story.start("go", "wait_for")
-    assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for the signal"
+    story.start("go", "wait_for", signal="deployed")
+    assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for the signal deployed"
 
 
 def test_a_claim_is_waited_for(tree: LiveRun, story: Story) -> None:
@@ -458,6 +458,43 @@ def test_an_event_does_not_cost_more_for_more_members() -> None:
     assert costs[1] <= costs[0] * 1.1
 
 
+def known_of(tree: LiveRun) -> int:
+    """How much the record behind a tree holds, in all of its collections."""
+    return sum(
+        len(value)
+        for value in vars(tree._recorded).values()
+        if isinstance(value, (dict, list, set))
+    )
+
+
+def test_the_record_behind_a_tree_stays_small() -> None:
+    """Agents that asked, failed, were rolled back and paid leave nothing behind once they ended."""
+    tree = LiveRun("ship-1")
+    story = Story(tree.apply)
+    story.begin()
+    sizes: list[int] = []
+    for index in range(20):
+        path = f"code-{index}"
+        story.start(path, "agent", once=True)
+        story.tell(ev.ClaimWaiting(path, "src", "ann"))
+        story.tell(ev.ClaimGranted(path, "src", 1))
+        story.tell(ev.GateOpened(f"{path}/budget-1", OpenGate(f"{path}/budget-1", "More?")))
+        story.tell(ev.GateAnswered(f"{path}/budget-1", "yes"))
+        story.tell(ev.BudgetReserved(path, 1))
+        story.tell(ev.AgentSessionStarted(path, "s"))
+        story.tell(ev.SandboxDenied(path, "/etc", "output"))
+        story.tell(ev.LadderStep(path, 1, "transient", "no", Launch(2), session="s"))
+        story.tell(ev.AgentGuided(path, 1, Launch(3), (1,), ("ann",)))
+        story.tell(ev.RunSteered("skip", path))
+        story.tell(ev.AttemptFailed(path, 1, "no", "E", usage=Usage(1, 1)))
+        story.end(path, attempts=2, usage=Usage(1, 1))
+        story.tell(ev.BudgetSettled(path, 1, Usage(1, 1)))
+        story.tell(ev.RollbackStarted(path))
+        story.tell(ev.RollbackCompleted(path))
+        sizes.append(known_of(tree))
+    assert sizes[0] == sizes[-1] < 10
+
+
 def test_what_is_remembered_is_bounded() -> None:
     """Of 5,000 finished members, and of 5,000 steps in a row, only some are kept."""
     tree, story = crowd(5_000, 5_000)
@@ -467,7 +504,7 @@ def test_what_is_remembered_is_bounded() -> None:
     kept, above = 0, [tree.root]
     while above:
         node = above.pop()
-        below = [*node.live_children(), *(node.failed or ()), *(node.done or ())]
+        below = [*node.live_children(), *node.kept_in("failed"), *node.kept_in("done")]
         above += below
         kept += len(below)
     assert kept < 500

@@ -71,10 +71,10 @@ def test_a_long_line_in_many_pieces_costs_no_more_than_its_length() -> None:
     piece = b"x" * 1024
 
     def seconds(count: int) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         (line,) = framed([piece] * count, limit_bytes=64 << 20)
         assert len(line.data) == count * len(piece)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     short = min(seconds(1_000) for _ in range(3))
     assert min(seconds(16_000) for _ in range(3)) < 128 * short

@@ -287,23 +287,16 @@ async def test_endless_output_after_the_exit_is_ended(
     assert code == 6
 
 
-async def test_a_program_that_only_closed_its_outputs_is_stopped(marker: str) -> None:
-    """The end of stdout is no exit; the exit is waited for, and made, within bounds."""
-    assert await run("exec >&- 2>&-; trap 'exit 8' INT; sleep 0.05; exit 1", marker) == ([], 1)
-    with anyio.fail_after(30):
-        _, code = await run("exec >&- 2>&-; exec sleep 60", marker, exit_s=0.2)
-    assert code == -signal.SIGINT
-
-
-@pytest.mark.parametrize(("rest", "outstayed"), [("exec sleep 60", True), ("exit 3", False)])
-async def test_a_program_that_was_stopped_for_staying_is_known(
-    marker: str, rest: str, outstayed: bool
-) -> None:
-    """It had closed its outputs, and did not exit by itself."""
-    words = ["sh", "-c", f"exec >&- 2>&-; {rest}"]
-    async with open_live(words, marker=marker, stdin=b"", exit_s=0.2 if outstayed else 30) as live:
-        assert isinstance(await live.next(None), Exited)
-        assert live.outstayed == outstayed
+async def test_the_end_of_its_stdout_is_no_exit(marker: str) -> None:
+    """It is known when a program closed its stdout, and its own exit is waited for."""
+    words = "exec >&-; echo closed >&2; read go; exit 3"
+    async with open_live(words, marker=marker) as live:
+        assert live.closed_s is None
+        assert await live.next() == Line("stderr", b"closed")
+        assert await live.next(0.05) is None
+        assert live.closed_s is not None
+        live.send(b"go\n")
+        assert await live.next() == Exited(3)
 
 
 async def test_what_it_said_before_its_end_is_not_lost(marker: str) -> None:

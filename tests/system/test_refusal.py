@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import CommandNotFound
-from handrail.system.spawn import CommandNotStarted, open_selector, spawn, why_not_started
+from handrail.system.spawn import CommandNotStarted, checked, open_selector, why_not_started
 
 
 def refusal(argv: list[str], cwd: Path | None = None, path: str | None = None) -> str:
     """Why these words cannot be started."""
     env = dict(os.environ) if path is None else {"PATH": path}
     with pytest.raises(CommandNotFound) as caught:
-        spawn(argv, cwd=cwd, env=env, has_stdin=False)
+        checked(argv, cwd=cwd, env=env, has_stdin=False).spawn()
     return caught.value.why
 
 
@@ -110,8 +110,9 @@ def test_a_script_without_a_first_line_that_names_its_interpreter(tmp_path: Path
 
 def test_arguments_that_are_too_long() -> None:
     """The error has their size, and the other way to pass long input."""
+    words = ["true", *["x" * 99_999] * 40]
     with pytest.raises(CommandNotStarted, match=r"arguments are 4000005 bytes.*stdin="):
-        spawn(["true", *["x" * 99_999] * 40], cwd=None, env={"PATH": "/bin"}, has_stdin=False)
+        checked(words, cwd=None, env={"PATH": "/bin"}, has_stdin=False).spawn()
 
 
 def test_a_process_with_no_file_left_to_open() -> None:
@@ -124,7 +125,7 @@ def test_a_process_with_no_file_left_to_open() -> None:
         with pytest.raises(CommandNotStarted, match=r"'true': .*files open.*ulimit -n"):
             open_selector(["true"])
         with pytest.raises(CommandNotStarted, match=r"'true': .*files open.*ulimit -n"):
-            spawn(["true"], cwd=None, env={}, has_stdin=True)
+            checked(["true"], cwd=None, env={}, has_stdin=True).spawn()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

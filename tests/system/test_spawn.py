@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handrail.errors import DefinitionError
-from handrail.system.spawn import arguments, input_bytes, spawn
+from handrail.system.spawn import arguments, checked, input_bytes
 
 
 def test_a_text_is_run_by_the_shell_and_words_are_not() -> None:
@@ -77,4 +77,4 @@ def start(
     argv: Sequence[str] | str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
 ) -> None:
     """Start a command that must be refused."""
-    spawn(argv, cwd=cwd, env=env or {}, has_stdin=False)
+    checked(argv, cwd=cwd, env=env or {}, has_stdin=False).spawn()

@@ -9,7 +9,7 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting
+from handrail.core.setting import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.errors import StageFailed
@@ -43,6 +43,10 @@ class Watched(Machine):
         self._watch = watch
         self._batch: list[cmd.Command] = []
         self._cause: ev.Event | cmd.Report | None = None
+
+    def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
+        """All that the machine asks for."""
+        return [*self.begin(event), *self.go_on()]
 
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
         """What the machine asks for at once."""
@@ -93,7 +97,7 @@ class Hand(Drive):
 
     def _watch(self, happened: ev.Event | cmd.Report, commands: list[cmd.Command]) -> None:
         self.batches.append((happened, commands))
-        at = self._conductor._seq
+        at = self._conductor._loop.seq
         self.attempts += [(at, one.path) for one in commands if isinstance(one, cmd.Perform)]
 
     # -- moves ----------------------------------------------------------------------------------

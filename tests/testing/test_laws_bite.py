@@ -206,7 +206,7 @@ def test_recursion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     history = test_laws_pure.finished(test_laws_pure.begun()).events[:-3]
 
     def act_at_once(run: RunState, action: Action) -> None:
-        machine._act(run, action)
+        machine.act(run, action)
 
     monkeypatch.setattr(RunState, "push", act_at_once)
     with pytest.raises(RecursionError):

@@ -28,7 +28,6 @@ from handrail.agents.routes import (
     check_options,
     missing_program,
     routes_of,
-    session_backend_first,
 )
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import (
@@ -188,28 +187,15 @@ class Agent(Generic[T_co]):
 
     @overload
     def __init__(
-        self: Agent[str],
-        name: str,
-        prompt: Prompt,
-        **settings: Unpack[_Settings],
+        self: Agent[str], name: str, prompt: Prompt, **settings: Unpack[_Settings]
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        name: str,
-        prompt: Prompt,
-        *,
-        output: type[T_co],
-        **settings: Unpack[_Settings],
+        self, name: str, prompt: Prompt, *, output: type[T_co], **settings: Unpack[_Settings]
     ) -> None: ...
     @overload
     def __init__(
-        self: Agent[Any],
-        name: str,
-        prompt: Prompt,
-        *,
-        output: Any,
-        **settings: Unpack[_Settings],
+        self: Agent[Any], name: str, prompt: Prompt, *, output: Any, **settings: Unpack[_Settings]
     ) -> None: ...
     def __init__(
         self,
@@ -286,20 +272,20 @@ class Agent(Generic[T_co]):
             PromptError: the prompt cannot be rendered from the context.
             AnswerRejected: the answer was not of the output type.
         """
-        routes = routes_of(self, request.settings, request.defaults)
-        routes = session_backend_first(routes, request.settings, f"agent {self.name!r}")
+        defaults = request.defaults
+        routes = routes_of(self, request.settings, defaults)
         text = await self.prompt_for(request)
-        folder = Path(routes[0].options.cwd or Path.cwd())
-        mode: Any = self.context_mode or request.defaults.context_mode
-        results = request.workflow.results
+        mode = self.context_mode or defaults.context_mode or "explicit"
+        folder = Path(routes[0].options.cwd or Path.cwd()) if self.files else Path()
         text = with_sections(
             text,
             files_section(self.files, folder, self.name),
-            results_section(mode or "explicit", results, self.context_tokens),
+            results_section(mode, request.workflow.results, self.context_tokens),
         )
-        ladder = request.defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
-        ladder = DEFAULT_LADDER if ladder is None else ladder
-        launch = AgentLaunch(self.name, self.output, routes, ladder, self.max_reasks, request)
+        ladder = defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
+        launch = AgentLaunch(
+            self.name, self.output, routes, ladder or DEFAULT_LADDER, self.max_reasks, request
+        )
         return await launch.run(text)
 
 
@@ -348,7 +334,6 @@ def launch_folder(
     agent = cast("Agent[Any]", given)
     try:
         routes = routes_of(agent, settings, defaults)
-        routes = session_backend_first(routes, settings, f"agent {agent.name!r}")
     except Exception:  # noqa: BLE001  # the launch reports it
         return None
     route = routes[min(launch.route, len(routes) - 1)]

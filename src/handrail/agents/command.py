@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from handrail.agents.transport.parser import Ending, Stop, describe_exit
 from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn import Patience, run_turn
 from handrail.errors import AgentErrorKind
-from handrail.model.agent_options import AgentOptions
+from handrail.model.agent_options import AgentOptions, names_only
 from handrail.model.events import AgentMessage, Notice
 from handrail.model.launch import AgentError
 from handrail.model.policy import positive_seconds
@@ -135,10 +136,6 @@ def _check_env(_: Any, __: attrs.Attribute[Any], env: Mapping[str, str] | None) 
     check_environment(env or {})
 
 
-def _names_only(env: Mapping[str, str] | None) -> str:
-    return repr(None if env is None else sorted(env))  # the values may be secrets
-
-
 def _timeout_s(timeout: float | timedelta | None) -> float | None:
     return None if timeout is None else positive_seconds(timeout, "timeout of a CommandBackend")
 
@@ -150,8 +147,8 @@ class CommandBackend:
     ``argv`` is a list of arguments, or one text for the shell. ``env`` is added to this process's
     environment. ``timeout`` limits one turn: seconds, or a ``timedelta``. Options of an agent or a
     step override these three. The program may be silent before its answer for any time, unless
-    ``start_timeout_s`` or ``idle_timeout_s`` limit that. One that has closed its stdout, prints
-    nothing on stderr either, and does not exit within five seconds is ended; its answer counts.
+    ``start_timeout_s`` or ``idle_timeout_s`` limit that. One that has closed its stdout has
+    answered: no timeout counts any more, and if it does not exit within five seconds it is ended.
 
     Each line of its stdout is reported as it arrives. Its stderr is output of the step, and the
     reason if the program fails. Each turn is a new process without a session; it is ended with
@@ -164,7 +161,7 @@ class CommandBackend:
     argv: str | tuple[str, ...] = attrs.field(converter=_argv, validator=_check_argv)
     cwd: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True)
     env: Mapping[str, str] | None = attrs.field(
-        default=None, kw_only=True, validator=_check_env, repr=_names_only
+        default=None, kw_only=True, validator=_check_env, repr=names_only
     )
     timeout: float | None = attrs.field(default=None, kw_only=True, converter=_timeout_s)
 
@@ -191,16 +188,15 @@ class CommandBackend:
                 handrail ended it (``interrupted``); or, without a kind, it ended with another exit
                 code than 0, or printed more than is kept.
         """
-        options = turn.options.over(self.options)
-        patience = _patience(options)
+        turn = replace(turn, options=turn.options.over(self.options))
+        patience = _patience(turn.options)
         parser = CommandParser(turn, self.name, patience)
         return await run_turn(
             turn,
             self.argv,
             Lines(parser, turn.prompt.encode("utf-8", "replace"), keep_ends=True),
             Program(self.name, install=None),
-            env=child_environment(options, self.name),
-            options=options,
+            env=child_environment(turn.options, self.name),
             patience=patience,
         )
 

@@ -183,9 +183,7 @@ class _Replies:
         self.given = len(replies)
 
 
-def _scripts(
-    replies: Sequence[Any] | Mapping[str, Sequence[Any]],
-) -> dict[str | None, _Replies]:
+def _scripts(replies: Sequence[Any] | Mapping[str, Sequence[Any]]) -> dict[str | None, _Replies]:
     """The replies by agent; those under None are for any agent."""
     if not isinstance(replies, Mapping):
         return {None: _Replies(replies_of(replies, "FakeBackend"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,19 +18,21 @@ from handrail.agents.prompt import (
     with_schema,
 )
 from handrail.agents.routes import Route
+from handrail.errors import ClaimLost
 from handrail.model import events as ev
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
-from handrail.model.results import UNREPORTED, AgentResult, Usage, add_launch
+from handrail.model.results import UNREPORTED, AgentResult, Usage, add_launch, add_usage
 from handrail.model.shapes import AgentRequest
-from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, capabilities_of
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.typed.convert import DoesNotFit, fit
 from handrail.typed.extract import NoAnswer, ParsedAnswer, last_fitting
-from handrail.typed.jsonsafe import short_repr
+from handrail.typed.jsonsafe import json_safe, short_repr
 from handrail.typed.schema import Schema, describe_type, json_schema, plain
-from handrail.workspace.bounds import bounds_of
+from handrail.workspace.bounds import within_bounds
+from handrail.workspace.errors import ScopeViolated, WorktreeConflict
 
 _KEPT = 40
 _SHOWN_CHARS = 160
@@ -74,15 +77,7 @@ class Digest:
 
 
 _AT_WORK = frozenset(
-    {
-        "invalid_output",
-        "max_turns",
-        "output_limit",
-        "refusal",
-        "timeout",
-        "interrupted",
-        "crashed",
-    }
+    {"invalid_output", "max_turns", "output_limit", "refusal", "timeout", "interrupted", "crashed"}
 )
 """Kinds of failures after which a model has used tokens, even if the error reports no usage."""
 
@@ -105,7 +100,8 @@ def read_answer(reply: AgentReply, output: Any) -> ParsedAnswer | NoAnswer:
     try:
         return ParsedAnswer(fit(reply.value, output), reply.text)
     except DoesNotFit as misfit:
-        return NoAnswer(str(misfit))
+        inside = last_fitting(json.dumps(json_safe(reply.value)), output)  # in a wrapper
+        return inside if isinstance(inside, ParsedAnswer) else NoAnswer(str(misfit))
 
 
 @attrs.frozen
@@ -119,66 +115,71 @@ class AgentLaunch:
     max_reasks: int
     request: AgentRequest
 
+    @property
+    def route(self) -> Route:
+        """The route to take."""
+        return self.routes[min(self.request.launch.route, len(self.routes) - 1)]
+
     async def run(self, prompt: str) -> AgentResult[Any]:
         """The answer.
 
         Raises:
             AgentError: there is none, or none that fits; ``fault`` says what may follow.
-            ScopeViolated, WorktreeConflict: see ``bounds``.
+            ScopeViolated, WorktreeConflict, ClaimLost: see ``within_bounds``.
         """
-        request, launch = self.request, self.request.launch
-        route = self.routes[min(launch.route, len(self.routes) - 1)]
-        schema = schema_for(self.output)
-        task = prompt if schema is None else with_schema(prompt, schema)
-        said = launch_prompt(task, launch, remembered=self._session(route) is not None)
+        request, launch, route = self.request, self.request.launch, self.route
+        able, reply = capabilities_of(route.backend), None
         digest = Digest(request.emit, launch.number, route.options.model)
-        request.emit(ev.AgentTurnStarted(request.path, launch.turn, said))
-        if request.settings.lent and launch.session is None and not self._can_copy(route):
+        turn = self._turn(prompt, route, able, digest)
+        request.emit(ev.AgentTurnStarted(turn.path, turn.turn, turn.prompt, route.name))
+        if request.settings.lent and launch.session is None and not able.fork:
             text = f"{route.name} copies no sessions, and this one is another run's: begun anew\n"
-            request.emit(ev.StepOutput(request.path, "stderr", text))
-        async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
-            turn = self._turn(route, said, schema, digest)
-            bounds.reply = await self._ask(
-                replace(turn, options=bounds.options, boundary=bounds.sandbox), route, digest
-            )
-            return self._result_of(bounds.reply, route)
+            request.emit(ev.StepOutput(turn.path, "stderr", text))
+        try:
+            async with within_bounds(request, turn, route.backend) as turn:
+                reply = await self._ask(turn, route, digest)
+                return self._result_of(reply, turn, route)
+        except (ScopeViolated, WorktreeConflict, ClaimLost) as error:
+            known = error.__cause__ if isinstance(error.__cause__, AgentError) else reply
+            if known is not None:
+                error.usage = add_usage(launch.spent, known.usage)
+                if isinstance(error, AgentError):
+                    error.model, error.session, error.text = known.model, known.session, known.text
+            raise
 
     async def _ask(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:
         """The backend's reply; its errors get the usage, text and fault that the ladder needs."""
         try:
             reply = await route.backend.complete(turn)
         except AgentError as error:
-            error.usage = _with_price(error.usage, error.model or route.options.model)
+            error.usage = _with_price(error.usage, error.model or turn.options.model)
             if error.usage is None and error.kind in _AT_WORK:
                 error.usage = UNREPORTED
-            self._explain(error, route, digest)
+            error.text = error.text or digest.text()
+            error.fault = self._fault(error, route, error.reason, None)
+            problem = f"{error.kind or 'failed'}: {error.reason}"
+            self.request.emit(ev.AgentTurnCompleted(turn.path, turn.turn, problem, error.usage))
             raise
-        return replace(reply, usage=_with_price(reply.usage, reply.model or route.options.model))
+        return replace(reply, usage=_with_price(reply.usage, reply.model or turn.options.model))
 
-    def _session(self, route: Route) -> str | None:
+    def _session(self, route: Route, able: Capabilities) -> str | None:
         """The session to continue, from the launch or the step's settings; None for a new one."""
-        if not capabilities_of(route.backend).sessions:
+        launch, settings = self.request.launch, self.request.settings
+        if not able.sessions:
             return None
-        launch = self.request.launch
         if launch.session is not None:
-            its_own = launch.backend in ("", route.name)
-            return launch.session if its_own else None
-        settings = self.request.settings
-        if launch.fresh or launch.route or (settings.lent and not self._can_copy(route)):
-            return None
-        return settings.session
+            return launch.session if launch.backend in ("", route.name) else None
+        is_kept = not launch.fresh and not launch.route
+        return settings.session if is_kept and (able.fork or not settings.lent) else None
 
-    @staticmethod
-    def _can_copy(route: Route) -> bool:
-        return capabilities_of(route.backend).fork
-
-    def _turn(self, route: Route, prompt: str, schema: Schema | None, digest: Digest) -> AgentTurn:
-        request, launch = self.request, self.request.launch
-        session = self._session(route)
+    def _turn(self, prompt: str, route: Route, able: Capabilities, digest: Digest) -> AgentTurn:
+        request, launch, settings = self.request, self.request.launch, self.request.settings
+        schema, session = schema_for(self.output), self._session(route, able)
         given = session is not None and launch.session is None
+        task = prompt if schema is None else with_schema(prompt, schema)
         return AgentTurn(
             agent=self.agent,
-            prompt=prompt,
+            prompt=launch_prompt(task, launch, remembered=session is not None),
             run_id=request.run_id,
             mark=request.mark,
             path=request.path,
@@ -189,62 +190,49 @@ class AgentLaunch:
             emit=digest,
             sleep=request.sleep,
             options=route.options,
-            fork=given and (request.settings.fork or request.settings.lent),
+            fork=given and (settings.fork or settings.lent),
             compact=launch.rung == "compact",
-            session_usage=request.settings.session_usage if given else launch.session_usage,
+            session_usage=settings.session_usage if given else launch.session_usage,
             now=request.now,
             launch=launch.number,
         )
 
-    def _result_of(self, reply: AgentReply, route: Route) -> AgentResult[Any]:
-        """The result of a reply; emits ``AgentTurnCompleted``."""
-        request, launch = self.request, self.request.launch
-        answer = read_answer(reply, self.output)
+    def _result_of(self, reply: AgentReply, turn: AgentTurn, route: Route) -> AgentResult[Any]:
+        """The result of a reply; emits ``AgentTurnCompleted``.
+
+        Raises:
+            AnswerRejected: the answer does not fit.
+        """
+        answer, session = read_answer(reply, self.output), reply.session or turn.session
         problem = answer.reason if isinstance(answer, NoAnswer) else None
-        request.emit(ev.AgentTurnCompleted(request.path, launch.turn, problem, reply.usage))
+        self.request.emit(ev.AgentTurnCompleted(turn.path, turn.turn, problem, reply.usage))
         if isinstance(answer, ParsedAnswer):
             return AgentResult(
                 answer.value,
-                add_launch(launch.spent, reply.usage),
+                add_launch(self.request.launch.spent, reply.usage),
                 reply.model,
-                reply.session or self._session(route),
-                launch.turn,
+                session,
+                turn.turn,
                 route.name,
                 reply.session_usage,
             )
-        raise self._misfit(reply, answer.reason, route)
-
-    def _misfit(self, reply: AgentReply, reason: str, route: Route) -> AnswerRejected:
-        launch = self.request.launch
-        why = rejection_reason(describe_type(self.output), launch.turn, reason, reply.text)
         error = AnswerRejected(
             self.agent,
-            why,
+            rejection_reason(describe_type(self.output), turn.turn, answer.reason, reply.text),
             kind="invalid_output",
-            session=reply.session or self._session(route),
+            session=session,
             text=both_ends(reply.text, KEPT_CHARS),
             usage=reply.usage,
             model=reply.model,
         )
-        error.fault = self._fault(error, route, reason, reply.session_usage)
-        return error
-
-    def _explain(self, error: AgentError, route: Route, digest: Digest) -> None:
-        """Report a failed launch, and add to its error what the ladder needs to know."""
-        request, launch = self.request, self.request.launch
-        error.text = error.text or digest.text()
-        error.fault = self._fault(error, route, error.reason, None)
-        problem = f"{error.kind or 'failed'}: {error.reason}"
-        request.emit(ev.AgentTurnCompleted(request.path, launch.turn, problem, error.usage))
+        error.fault = self._fault(error, route, answer.reason, reply.session_usage)
+        raise error
 
     def _fault(
         self, error: AgentError, route: Route, reason: str, session_usage: Usage | None
     ) -> Fault | None:
-        fault = fault_of(error, self.request.launch)
-        if fault is None:
-            return None
-        capabilities = capabilities_of(route.backend)
-        return replace(
+        fault, able = fault_of(error, self.request.launch), capabilities_of(route.backend)
+        return fault and replace(
             fault,
             reason=reason,
             session_usage=session_usage,
@@ -252,8 +240,8 @@ class AgentLaunch:
             ladder=self.ladder,
             max_reasks=self.max_reasks,
             routes=len(self.routes),
-            can_resume=capabilities.sessions,
-            can_compact=capabilities.compact,
+            can_resume=able.sessions,
+            can_compact=able.compact,
         )
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +30,7 @@ from handrail.typed.jsonsafe import short_repr
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, TemplateNotFound
+    from jinja2 import Environment, Template, TemplateNotFound
 
     from handrail.model.context import WorkflowContext
 
@@ -119,16 +120,22 @@ async def _call_prompt(
 def _render_template(source: _Source, agent: str, variables: Mapping[str, Any]) -> str:
     if not any(mark in source.text for mark in _MARKUP):
         return source.text
-    environment = _environment(source)
-    filename = str(source.file) if source.file else None
     try:
-        code = environment.compile(source.text, filename=filename)
-        template = environment.template_class.from_code(
-            environment, code, environment.make_globals(None)
-        )
+        # What a file includes may have changed since.
+        template = (_template if source.file is None else _template.__wrapped__)(source)
         return template.render(variables)
+    except MissingExtra:
+        raise
     except Exception as error:
         raise PromptError(agent, _why(error, source, variables)) from error
+
+
+@lru_cache(maxsize=128)
+def _template(source: _Source) -> Template:
+    environment = _environment(source)
+    filename = str(source.file) if source.file else None
+    code = environment.compile(source.text, filename=filename)
+    return environment.template_class.from_code(environment, code, environment.make_globals(None))
 
 
 def variables_of(text: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ import attrs
 
 from handrail import addons
 from handrail.errors import DefinitionError, WrongUse, did_you_mean
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, nearest
 from handrail.model.launch import AgentError
 from handrail.model.retired import RETIRED_BACKENDS, retired
 from handrail.ports.agent import AgentBackend, capabilities_of
@@ -87,26 +87,25 @@ def check_options(given: object, options: AgentOptions, whose: str) -> None:
 def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -> tuple[Route, ...]:
     """The agent's chain of backends; settings of the step win over the agent's, then the run's.
 
+    It begins with the backend that has the session which the step continues: after a fallback, that
+    is not the chain's first one. Those that do not know the session stay as fallbacks.
+
     Raises:
-        AgentError: no setting names a backend. DefinitionError: one cannot honour its options.
+        AgentError: no setting names a backend. DefinitionError: one cannot honour its options, or
+            none has the session; another would begin a new one.
     """
     whose = f"agent {agent.name!r}"
-    levels = (
-        _level(settings.backend, settings.options, whose),
-        _level(agent.backend, agent.options, whose),
-        _level(defaults.backend, defaults.options, whose),
-    )
-    backend = next((level.backend for level in levels if level.backend is not None), None)
+    levels = [_level(given.backend, given.options, whose) for given in (settings, agent, defaults)]
+    backend = next((backend for backend, _ in levels if backend is not None), None)
     if backend is None:
         raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind="config")
     main = _route(backend, levels)
-    fallbacks = [_fallback(one, main, levels, whose) for one in agent.fallback]
-    for route in (main, *fallbacks):
+    routes = [main, *[_fallback(one, main, levels, whose) for one in agent.fallback]]
+    for route in routes:
         _refuse_lacking(route.backend, route.options, whose)
-    if defaults.replace_backend is None:
-        return (main, *fallbacks)
-    replace = defaults.replace_backend
-    return tuple(Route(replace(route.backend), route.options) for route in (main, *fallbacks))
+    if (replace := defaults.replace_backend) is not None:
+        routes = [Route(replace(route.backend), route.options) for route in routes]
+    return _session_backend_first(routes, settings, whose)
 
 
 def missing_program(route: Route) -> str | None:
@@ -117,20 +116,12 @@ def missing_program(route: Route) -> str | None:
     return f"{route.backend.executable!r} is not installed"  # type: ignore[attr-defined]
 
 
-def session_backend_first(
-    routes: tuple[Route, ...], settings: AgentSettings, whose: str
+def _session_backend_first(
+    routes: Sequence[Route], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:
-    """The chain, beginning with the backend that has the session which a step continues.
-
-    After a fallback, that is not the chain's first backend. Backends that do not know the session
-    stay in the chain as fallbacks.
-
-    Raises:
-        DefinitionError: no backend of the chain has the session; another would begin a new one.
-    """
     owner = settings.session_backend
     if settings.session is None or not owner:
-        return routes
+        return tuple(routes)
     same = [route for route in routes if route.name == owner]
     kin = same or [route for route in routes if one_program(route.name, owner)]
     if not kin:
@@ -144,17 +135,15 @@ def session_backend_first(
     return (kin[0], *(route for route in routes if route is not kin[0]))
 
 
-@attrs.frozen
-class _Level:
-    """The backend and options that one level sets: a step, an agent, a run."""
-
-    backend: AgentBackend | None
-    options: AgentOptions
+_Level: TypeAlias = tuple[AgentBackend | None, AgentOptions]
+"""The backend and options that one level sets: a step, an agent, a run."""
 
 
 def _level(given: Any, options: AgentOptions, whose: str) -> _Level:
-    backend, named = (None, NO_OPTIONS) if given is None else _resolve_backend(given, whose)
-    return _Level(backend, options.over(named))
+    if given is None:
+        return None, options
+    backend, named = _resolve_backend(given, whose)
+    return backend, options.over(named)
 
 
 def _route(backend: AgentBackend, levels: Sequence[_Level]) -> Route:
@@ -164,26 +153,23 @@ def _route(backend: AgentBackend, levels: Sequence[_Level]) -> Route:
     A level's model belongs to the backend that this level names, or else the next level that names
     one. It does not count for another backend.
     """
-    said = NO_OPTIONS
-    for place, level in enumerate(levels):
-        meant = next((one.backend for one in levels[place:] if one.backend is not None), None)
-        options = level.options
-        if options.model is not None and meant is not None and meant.name != backend.name:
-            options = attrs.evolve(options, model=None)
-        if place == len(levels) - 1:
-            said = said.over(getattr(backend, "options", NO_OPTIONS))
-        said = said.over(options)
-    return Route(backend, said)
+    said: list[AgentOptions] = []
+    for place, (_, options) in enumerate(levels):
+        if options.model is not None:
+            meant = next((named for named, _ in levels[place:] if named is not None), backend)
+            if meant.name != backend.name:
+                options = attrs.evolve(options, model=None)  # noqa: PLW2901  # the same, without it
+        said.append(options)
+    return Route(backend, nearest(*said[:-1], getattr(backend, "options", NO_OPTIONS), said[-1]))
 
 
 def _fallback(given: Fallback, main: Route, levels: Sequence[_Level], whose: str) -> Route:
     if isinstance(given, str) and given.startswith(":"):
         return Route(main.backend, AgentOptions(model=given[1:]).over(main.options))
-    named = _level(given, NO_OPTIONS, whose)
-    assert named.backend is not None
-    if isinstance(given, str) and named.backend.name == main.name:
-        return Route(named.backend, named.options.over(main.options))
-    return _route(named.backend, (named, *levels))
+    backend, options = _resolve_backend(given, whose)
+    if isinstance(given, str) and backend.name == main.name:
+        return Route(backend, options.over(main.options))
+    return _route(backend, ((backend, options), *levels))
 
 
 def _resolve_backend(given: Any, whose: str) -> tuple[AgentBackend, AgentOptions]:
@@ -229,8 +215,15 @@ _MADE_BY = {
 }
 
 
+ACP_NAMES = ("cursor", "goose", "kimi", "kiro", "qwen")
+"""Agents that are known by a name, and by no more than what ``agents.acp.named`` says of each."""
+
+
 def backend_names() -> tuple[str, ...]:
-    """The names that ``make_backend`` knows: the house's, and those that packages registered."""
+    """The names of the house's backends, and of those that packages registered.
+
+    ``make_backend`` knows ``ACP_NAMES``, too.
+    """
     return tuple(dict.fromkeys((*_MADE_BY, *addons.names(addons.BACKENDS))))
 
 
@@ -242,9 +235,13 @@ def make_backend(name: str) -> AgentBackend:
         DefinitionError: no backend has this name.
     """
     check_name(name, "a backend")
-    if name not in _MADE_BY:
+    if name not in _MADE_BY and name in addons.names(addons.BACKENDS):
         added: AgentBackend = addons.load(addons.BACKENDS, name)()
         return added
+    if name in ACP_NAMES:
+        from handrail.agents.acp.named import make_named
+
+        return make_named(name)
     module, attribute = _MADE_BY[name]
     made: AgentBackend = getattr(importlib.import_module(module), attribute)()
     return made
@@ -257,7 +254,7 @@ def check_name(name: str, whose: str) -> None:
         DefinitionError: no backend has this name; the text lists the known ones, or says what a
             retired name is now.
     """
-    if name in _MADE_BY or name in (known := backend_names()):
+    if name in _MADE_BY or name in (known := (*backend_names(), *ACP_NAMES)):
         return
     if (error := retired(name, whose)) is not None:
         raise error

@@ -26,6 +26,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "show": ("show", "runs", "tail"),
     "check": ("check", "graph"),
     "init": ("init",),
+    "skill": ("skill",),
     "quickstart": ("quickstart",),
     "doctor": ("doctor",),
     "plan": ("plan",),
@@ -55,7 +56,7 @@ the step's journal. ``release`` and ``worktrees`` are of these only with ``--for
 NOT_STEERING = frozenset({
     *("run", "list", "show", "runs", "tail", "check", "graph", "init", "quickstart", "doctor"),
     *("plan", "work", "diff", "export", "replay", "verify", "report", "claims", "claim"),
-    *("lock", "guard", "sandbox"),
+    *("lock", "guard", "sandbox", "skill"),
 })  # fmt: skip
 """The others. What ``work``, ``claim`` and ``lock`` do is recorded as the step's."""
 
@@ -121,4 +122,4 @@ def _docstrings(module: str) -> Mapping[str, str]:
     """The docstrings of a module's functions, read from its source without importing it."""
     text = Path(__file__).with_name(f"{module}.py").read_text("utf-8")
     functions = (one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef))
-    return {one.name: ast.get_docstring(one) or "" for one in functions}
+    return {function.name: ast.get_docstring(function) or "" for function in functions}

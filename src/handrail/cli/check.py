@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from handrail import addons
 from handrail.agents.agent import Agent, check_launchable
 from handrail.agents.prompt import variables_of
 from handrail.cli.exits import Exit
 from handrail.cli.listing import python_files, read_source
 from handrail.cli.options import Json
-from handrail.cli.target import load
+from handrail.cli.target import load, split
 from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.agent_options import (
     NO_OPTIONS,
@@ -61,6 +62,9 @@ def check(paths: Annotated[list[Path], Parameter()], /, *, as_json: Json = False
 
 def findings_in(file: Path) -> Iterator[Finding]:
     """The findings in one file; a file that does not parse is itself a finding."""
+    if (reader := addons.reader_of(file)) is not None:
+        yield from reader.findings(file)
+        return
     try:
         text = read_source(file)
         stages = configured_stages(file.parent)
@@ -94,6 +98,10 @@ def graph(
     form
         A Mermaid flowchart, or a tree for the terminal.
     """
+    place = Path(split(target)[0])
+    if (reader := addons.reader_of(place)) is not None:
+        print(reader.chart(place, form))
+        return Exit.SUCCEEDED
     source = source_of(load(target).definition.function)
     print((to_mermaid(source) if form == "mermaid" else to_text(source)).rstrip("\n"))
     return Exit.SUCCEEDED
@@ -163,7 +171,7 @@ def _resolve_name(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
     uses = [
         one for one in ast.walk(symbols.tree) if isinstance(one, ast.Name) and one.id == node.id
     ]
-    stored = [one for one in uses if isinstance(one.ctx, ast.Store)]
+    stored = [use for use in uses if isinstance(use.ctx, ast.Store)]
     if len(values) != 1 or len(stored) != 1:
         return None
     if isinstance(values[0], ast.Constant):
@@ -188,7 +196,7 @@ def _context_keys(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
     given = _resolve_name(argument(call, 1, "context"), symbols)
     if isinstance(given, ast.Lambda):
         given = given.body
-    if given is None and len(call.args) == 1 and all(one.arg for one in call.keywords):
+    if given is None and len(call.args) == 1 and all(keyword.arg for keyword in call.keywords):
         return frozenset()
     match given:
         case ast.Call(func=ast.Name(id="dict"), args=[], keywords=said):
@@ -249,9 +257,9 @@ def _build_agent(node: ast.Call, symbols: Symbols) -> Agent[Any]:
 
 
 def _literal_arguments(call: ast.Call, names: Sequence[str], symbols: Symbols) -> dict[str, Any]:
-    if any(one.arg is None for one in call.keywords):
+    if any(keyword.arg is None for keyword in call.keywords):
         raise _NotLiteral
-    said = {str(one.arg): one.value for one in call.keywords}
+    said = {str(keyword.arg): keyword.value for keyword in call.keywords}
     return {name: _literal_value(one, symbols) for name, one in said.items() if name in names}
 
 
@@ -260,7 +268,7 @@ def _literal_value(node: ast.expr, symbols: Symbols) -> Any:
     if isinstance(node, ast.Call):
         if node.args or not symbols.is_ours(node.func, "AgentOptions"):
             raise _NotLiteral
-        given = {one.arg: one.value for one in node.keywords}
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
         return AgentOptions(
             **{str(name): _literal_value(one, symbols) for name, one in given.items()}
         )

@@ -173,7 +173,9 @@ def claim(
 
 async def _acquire(patterns: Sequence[str], ttl_s: float, wait_s: float | None) -> Claim:
     repository = await _repository()
-    resource = files_of(repository, [_repository_pattern(repository, one) for one in patterns])
+    resource = files_of(
+        repository, [_repository_pattern(repository, pattern) for pattern in patterns]
+    )
     request = ClaimRequest(current_claimant(), (resource,), wait_s, ttl_s)
     return await LocalClaims().acquire(request, waiting=_tell_wait(request))
 

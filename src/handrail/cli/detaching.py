@@ -103,7 +103,7 @@ class Detached:
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
         """At the first event of the run, redirect the outputs to its log, and report the start."""
-        if self._has_begun or not isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
+        if self._has_begun or not isinstance(event, ev.DriveBegan):
             return
         self._has_begun = True
         folder = self.artifacts / run_folder(event.workflow_name, event.run_id)

@@ -336,7 +336,7 @@ async def _run_checks(
 ) -> list[Check]:
     settings, refused = _chosen_backend()
     wanted, model = settings
-    named = _backends_to_probe(model) if backends is None else backends
+    named = _backends_to_probe(wanted, model) if backends is None else backends
     checks = [check_python(), check_journal(place), await check_git(timeout_s), check_sandbox()]
     checks += refused
     probed = await probe_all(named, timeout_s)
@@ -357,8 +357,12 @@ def _chosen_backend() -> tuple[tuple[str | None, str | None], list[Check]]:
     return (name, model or settings.options.model), []
 
 
-def _backends_to_probe(model: str | None) -> list[Named]:
-    """Every backend. ``api`` gets the chosen model, without which its probe says little."""
+def _backends_to_probe(wanted: str | None, model: str | None) -> list[Named]:
+    """Every backend; of those that are no more than a name, the installed and the wanted one.
+
+    ``api`` gets the chosen model, without which its probe says little.
+    """
+    from handrail.agents.acp.named import NAMED
     from handrail.agents.routes import backend_names, make_backend
 
     def make(name: str) -> AgentBackend:
@@ -368,7 +372,9 @@ def _backends_to_probe(model: str | None) -> list[Named]:
             return ApiBackend(model)
         return make_backend(name)
 
-    return [(name, partial(make, name)) for name in backend_names()]
+    others = [name for name, row in NAMED.items() if name == wanted or shutil.which(row.argv[0])]
+    names = dict.fromkeys((*backend_names(), *others))
+    return [(name, partial(make, name)) for name in names]
 
 
 def _print_checks(checks: Iterable[Check]) -> None:

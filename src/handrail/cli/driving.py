@@ -26,15 +26,16 @@ from handrail import Executor, addons
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
-from handrail.cli.gates import can_ask, gate_handler
+from handrail.cli.gates import ESCAPE, can_ask, gate_handler, set_quit_key
 from handrail.cli.journal import Place
 from handrail.cli.notify import Notifier
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
+from handrail.cli.who import acting_user
 from handrail.engine.parts import DriveStart, OnChange
 from handrail.engine.serving import ServingEngine
 from handrail.engine.stream import Run
-from handrail.errors import ReplayMismatch
+from handrail.errors import HandrailError, ReplayMismatch
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS, AgentSettings
 from handrail.model.definition import WorkflowDefinition
@@ -42,7 +43,6 @@ from handrail.model.policy import NO_LIMITS, Budget, Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
-from handrail.secrets.values import Secrets
 from handrail.sinks.artifacts import ArtifactsSink
 from handrail.system.run import kill_marked
 
@@ -85,6 +85,10 @@ class Interruption:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._terminal: list[Any] | None = None
+        self._executor: Executor | None = None
+        self._is_paused = False
+        self._steering: asyncio.Task[None] | None = None
+        self._escapes: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -99,13 +103,43 @@ class Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._escapes is not None:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, self._terminal or [])
+            watch, self._escapes = self._escapes, None
+            signal.pthread_kill(watch.ident or 0, signal.SIGQUIT)
+            watch.join()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
         for signum, before in self._before.items():
             signal.signal(signum, before)
 
-    def watch(self, run: Run[Any]) -> None:
+    def let_escape_pause(self) -> None:
+        """Let the key Esc pause the run, and continue it, until the end of this context.
+
+        The terminal sends SIGQUIT for Esc meanwhile. So nothing is read from stdin, which an action
+        of the run may read. What an action starts ignores the signal, as it inherits that: the key
+        is to end nothing. A thread takes it here; threads that start later have it blocked.
+        """
+        with contextlib.suppress(OSError):  # the terminal controls another session
+            if self._terminal is not None and os.tcgetpgrp(0) == os.getpgrp():
+                self._before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
+                self._escapes = threading.Thread(target=self._take_escapes, daemon=True)
+                self._escapes.start()
+                set_quit_key(0, ESCAPE)
+
+    def _take_escapes(self) -> None:
+        while True:
+            signal.sigwait({signal.SIGQUIT})
+            if self._escapes is None:
+                return
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._toggle_pause)
+
+    def watch(self, run: Run[Any], executor: Executor) -> None:
         """Let signals end this run; a signal that came before ends it now."""
         self._loop = asyncio.get_running_loop()
-        self._run = run
+        self._run, self._executor = run, executor
         if self.exit is not None:
             self._stop()
 
@@ -131,6 +165,23 @@ class Interruption:
             run.cancel(self._reason)
         else:
             run.interrupt(self._reason)
+
+    def _toggle_pause(self) -> None:
+        if self._steering is None or self._steering.done():
+            self._steering = asyncio.get_running_loop().create_task(self._pause_or_unpause())
+
+    async def _pause_or_unpause(self) -> None:
+        assert self._run is not None
+        assert self._executor is not None
+        run_id, pauses = self._run.run_id, not self._is_paused
+        act = self._executor.pause if pauses else self._executor.unpause
+        try:
+            await act(run_id, by=acting_user())
+        except HandrailError as error:  # it has just ended
+            tell(str(error))
+            return
+        self._is_paused = pauses
+        tell("paused: no new step starts; Esc continues" if pauses else "continuing")
 
     def _leave(self) -> None:
         """Kill the programs that the run started, and exit; makes no call that a lock can block."""
@@ -226,6 +277,8 @@ def drive(
     if place is not None and options.artifacts:
         sinks.append(ArtifactsSink(place.artifacts))
     with Interruption(place) as interruption, ExitStack() as stack:
+        if screen is not None and can_ask() and not console.is_dumb_terminal:
+            interruption.let_escape_pause()
         notifier = stack.enter_context(_notifier(options, place, parts.get("journal")))
         if notifier is not None:
             sinks.append(notifier)
@@ -303,7 +356,7 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
                 found, backend=typed.backend, options=typed.options.over(found.options)
             )
         if options.cassette is not None:
-            found = attrs.evolve(found, replace_backend=options.cassette.wrapper(Secrets()))
+            found = attrs.evolve(found, replace_backend=options.cassette.wrap)
         return found
 
     return cache(settings)
@@ -347,14 +400,14 @@ async def _stream_run(
         tell_page(run.run_id)
     try:
         async with run:
-            interruption.watch(run)
+            interruption.watch(run, executor)
             async for _ in run:
                 pass
     except (KeyboardInterrupt, SystemExit):  # raised by an action: an interruption like a signal
-        if run.driver is None or run.driver.result is None:
+        if run.driver is None or run.driver.conductor.result is None:
             raise
         interruption.exit = Exit.INTERRUPTED
-        return run.driver.result
+        return run.driver.conductor.result
     return run.result
 
 

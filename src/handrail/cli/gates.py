@@ -127,6 +127,16 @@ def parse_keys(text: str) -> list[str]:
     return keys
 
 
+ESCAPE, CTRL_BACKSLASH = b"\x1b", b"\x1c"
+
+
+def set_quit_key(descriptor: int, key: bytes) -> None:
+    """Let a key of the terminal send SIGQUIT to the processes in its foreground."""
+    mode = termios.tcgetattr(descriptor)
+    mode[6][termios.VQUIT] = key
+    termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+
+
 @contextmanager
 def keys_from(descriptor: int) -> Generator[Keys]:
     """Single keys from a terminal, which echoes nothing meanwhile; Ctrl-C stays a signal.
@@ -135,6 +145,7 @@ def keys_from(descriptor: int) -> Generator[Keys]:
     """
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor, termios.TCSAFLUSH)
+    set_quit_key(descriptor, CTRL_BACKSLASH)  # Esc is a key of the question
     try:
         yield Keys(descriptor)
     finally:

@@ -238,4 +238,4 @@ def _with_hooks(settings: dict[str, Any], *, remove: bool) -> dict[str, Any]:
 
 def _is_guard(entry: Any) -> bool:
     commands = [one.get("command", "") for one in entry.get("hooks", ())]
-    return bool(commands) and all(one.endswith("handrail guard") for one in commands)
+    return bool(commands) and all(command.endswith("handrail guard") for command in commands)

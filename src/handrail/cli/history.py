@@ -153,13 +153,13 @@ _MARKS = {"same": " ", "changed": "~", "only_a": "-", "only_b": "+"}
 def _diff_lines(found: RunDiff, *, whole: bool) -> Iterator[str]:
     yield f"- {found.a}"
     yield f"+ {found.b}"
-    steps = [one for one in found.steps if whole or one.state != "same"]
-    width = max((len(one.path) for one in steps), default=0)
-    for one in steps:
-        yield f"{_MARKS[one.state]} {one.path:{width}}  {_diff_text(one)}".rstrip()
-        if one.state == "changed" and "output" in one.fields:
-            yield from _values(one)
-    alike = sum(one.state == "same" for one in found.steps)
+    steps = [step for step in found.steps if whole or step.state != "same"]
+    width = max((len(step.path) for step in steps), default=0)
+    for step in steps:
+        yield f"{_MARKS[step.state]} {step.path:{width}}  {_diff_text(step)}".rstrip()
+        if step.state == "changed" and "output" in step.fields:
+            yield from _values(step)
+    alike = sum(step.state == "same" for step in found.steps)
     if found.fields:
         yield f"the runs differ in {', '.join(found.fields)}"
     yield f"{len(found.steps) - alike} of {len(found.steps)} steps differ"

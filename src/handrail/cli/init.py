@@ -6,9 +6,10 @@ import keyword
 import shlex
 from pathlib import Path
 from string import Template
+from typing import Literal, TypeAlias
 
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.quickstart import about_sandbox
+from handrail.cli.quickstart import about_sandbox, find_example
 
 WORKFLOW = Template('''\
 """$title: say here in one line what it is for."""
@@ -85,28 +86,43 @@ def test_a_poet_who_fails_once_is_asked_again() -> None:
 ''')
 
 
-def init(name: str, /) -> int:
+Example: TypeAlias = Literal[
+    "approvals", "fastest", "overnight", "pipeline", "research", "review_files", "ship", "team"
+]
+
+
+def init(name: str, /, *, template: Example | None = None) -> int:
     """Write a new workflow, NAME.py, and its test, test_NAME.py.
 
     Parameters
     ----------
     name
         A Python name, optionally after a folder: `flows/review`.
+    template
+        Write this example of handrail's instead: ship (plan, do, prove, commit), review_files (many
+        side by side, a question), research (races), team (claims), fastest (a search), overnight
+        (issues are fixed), approvals (a service), pipeline (3,000 items, a redo).
     """
     folder, stem = _target_path(name)
+    title = stem.replace("_", " ").strip().capitalize() or stem
     files = {
-        folder / f"{stem}.py": WORKFLOW,
-        folder / f"test_{stem}.py": TEST,
+        folder / f"{stem}.py": WORKFLOW.substitute(name=stem, title=title),
+        folder / f"test_{stem}.py": TEST.substitute(name=stem),
     }
+    if template is not None:
+        files = {folder / f"{stem}.py": find_example(f"{template}.py").read_text("utf-8")}
     for file in files:
         if file.exists():
             raise Refused(str(file), "already exists and is not overwritten")
     folder.mkdir(parents=True, exist_ok=True)
-    title = stem.replace("_", " ").strip().capitalize() or stem
-    for file, template in files.items():
+    for file, text in files.items():
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(template.substitute(name=stem, title=title))
-    _print_next_steps(*files)
+            stream.write(text)
+    if template is None:
+        _print_next_steps(*files)
+    else:
+        name = shlex.quote(str(*files))
+        print(f"Wrote {name}. Next:\n\n  handrail show {name}\n  handrail check {name}")
     return Exit.SUCCEEDED
 
 

@@ -313,7 +313,9 @@ def place_at(place: Place, kind: str, address: str, typed: str) -> Place:
         DefinitionError: it cannot be imported. MissingExtra: it needs a library.
     """
     made: Any = addons.load(addons.JOURNALS, kind)
-    fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
+    fields: dict[str, Any] = {
+        field.name: getattr(place, field.name) for field in attrs.fields(Place)
+    }
     fields |= {"typed_location": typed, "kind": kind, "address": address}
     if hasattr(made, "elsewhere"):  # a class of such places
         return cast("Place", made(**fields))

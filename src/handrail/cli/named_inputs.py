@@ -57,7 +57,11 @@ def _inputs_of(target: str, typed: Sequence[str]) -> tuple[str, frozenset[str]]:
         if _HELP.isdisjoint(typed) and Path(split(target)[0]).is_file():
             raise
         return "", frozenset()  # what is wrong with the words is said first
-    named = (one.name for one in definition.parameters if one.kind is not Parameter.VAR_KEYWORD)
+    named = (
+        parameter.name
+        for parameter in definition.parameters
+        if parameter.kind is not Parameter.VAR_KEYWORD
+    )
     return definition.name, frozenset(named)
 
 

@@ -24,6 +24,7 @@ from handrail.model import events as ev
 from handrail.model.folders import run_folder
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal
+from handrail.record.run_record import Recorded
 from handrail.shortening import clean
 
 Reason: TypeAlias = Literal["answer", "person", "succeeded", "failed", "cancelled"]
@@ -36,7 +37,6 @@ AT_END_S = 5.0
 _TEXT_CHARS = 2_000
 _LOOK_S = 0.1
 _NAME = "--notify"
-_OF_LAUNCHES = (ev.LadderStep, ev.AttemptFailed, ev.StepCompleted)
 
 
 class Notifier:
@@ -58,9 +58,9 @@ class Notifier:
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
         """Run the command if the event needs a person, or is the end of the run."""
+        if isinstance(event, ev.DriveBegan):
+            self._workflow = event.workflow_name or self._workflow
         match event:
-            case ev.WorkflowStarted() | ev.RunResumed():
-                self._workflow = event.workflow_name or self._workflow
             case ev.GateOpened() if self._answers:
                 key = f"answer {event.path}#{event.gate.opening}"
                 self.tell(event.run_id, "answer", key, event.path, event.gate.question)
@@ -152,12 +152,11 @@ def _is_new(folder: Path, key: str) -> bool:
 
 def _first_need(history: Sequence[ev.Event], parked: ev.LadderStep) -> int:
     """The number of the step's first event in a row that parked it for the same kind of failure."""
-    since = parked.seq
-    earlier = [one for one in history if one.seq < parked.seq and isinstance(one, _OF_LAUNCHES)]
-    for event in reversed(earlier):
-        if event.path != parked.path:
-            continue
-        if not (isinstance(event, ev.LadderStep) and event.parked and event.kind == parked.kind):
+    since, need = parked.seq, (True, parked.kind, parked.attempt)
+    ladder = (rung for rung in Recorded(history).at(parked.path).ladder if rung.seq < parked.seq)
+    failed = [one for one in ladder if isinstance(one, ev.LadderStep)]
+    for step in reversed(failed):
+        if (step.parked, step.kind, step.attempt) != need:
             break
-        since = event.seq
+        since = step.seq
     return since

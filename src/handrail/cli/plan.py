@@ -49,7 +49,7 @@ def plan(
         found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if on_change is not None and found.changes:
             counted = reuse if on_change == "reuse" else rerun
-            counted += [one.path for one in found.changes]
+            counted += [change.path for change in found.changes]
             found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if data is None:
             _show(found, info, changed, place)
@@ -144,9 +144,9 @@ def _next_text(found: Plan, changed: ChangedSteps, place: Place, *, fork: bool) 
     if found.unwinds is not None:
         undone = f"rolls back {', '.join(found.undoes)} and " if found.undoes else ""
         return f"It is being cancelled ({found.unwinds}). This {undone}ends it:\n  {again}"
-    if found.undoes and any(one.state == "will run" and not one.status for one in found.steps):
+    if found.undoes and any(step.state == "will run" and not step.status for step in found.steps):
         return f"To continue: {again}   (it rolls back {', '.join(found.undoes)} first)"
-    stopped = [one.path for one in found.steps if one.interrupted and one.status == "failed"]
+    stopped = [step.path for step in found.steps if step.interrupted and step.status == "failed"]
     if stopped and found.ends in {None, "failed"}:
         undone = f"rolls back {', '.join(found.undoes)} and " if found.undoes else ""
         words = [word for path in stopped for word in ("--rerun", path)]

@@ -272,9 +272,9 @@ def _tell_what_is_waited_for(result: WorkflowResult[Any], place: Place, *, liste
     """Print how to unpause the run, and how to answer each gate and signal; ``listed``: the
     console has shown the questions.
     """
-    for one in result.waits_for:
-        if one.kind == "unpause":
-            tell(f"it waits for {wait_text(one)}: {place.command('unpause', result.run_id)}")
+    for wait in result.waits_for:
+        if wait.kind == "unpause":
+            tell(f"it waits for {wait_text(wait)}: {place.command('unpause', result.run_id)}")
     for gate in result.waiting:
         question = "" if listed else f" ({one_line(_question_text(gate))})"
         tell(f"it waits for an answer{question}: {answer_command(result.run_id, gate, place)}")

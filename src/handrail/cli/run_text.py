@@ -55,7 +55,7 @@ from handrail.sinks.console_words import (
     step_words,
     wait_text,
 )
-from handrail.sinks.event_words import event_text, rung_text, unrolled_texts
+from handrail.sinks.event_words import event_text, pause_text, rung_text, unrolled_texts
 from handrail.steps.table import verb_of
 from handrail.typed.jsonsafe import short_repr
 
@@ -120,8 +120,10 @@ def _head(info: RunInfo, view: RunView) -> Iterator[str]:
 
 def reason_lines(view: RunView) -> list[str]:
     """A line for each step that failed by itself."""
-    causes = (one.cause for one in view.steps if one.state == "failed")
-    return [cause_in_short(_masked(one)) for one in causes if one is not None and not one.inner]
+    causes = (step.cause for step in view.steps if step.state == "failed")
+    return [
+        cause_in_short(_masked(cause)) for cause in causes if cause is not None and not cause.inner
+    ]
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -168,10 +170,10 @@ def _members(steps: Sequence[StepView]) -> dict[str, list[StepView]]:
 def _counts(group: StepView, members: Sequence[StepView], glyphs: Glyphs) -> str:
     """How the members of a group did, and why they failed if its own error does not tell."""
     over = group.state not in {"running", "waiting", "open", "interrupted"}
-    failed = (one.cause for one in members if one.state == "failed")
+    failed = (member.cause for member in members if member.state == "failed")
     reasons = Counter(None if cause is None else cause.error_type for cause in failed)
     told = reasons if over and group.cause is None else None
-    states = Counter[str](one.state for one in members)
+    states = Counter[str](member.state for member in members)
     counts = member_counts(states, group.size, over=over, reasons=told)
     return f" {glyphs.dot} ".join(text for text, _ in counts)
 
@@ -214,7 +216,7 @@ def _failure(view: RunView) -> Iterator[str]:
     end = view.end
     if end is None or not end.error:
         return
-    failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
+    failed = next((step.cause for step in view.steps if step.path == end.failed_step), None)
     if failed is not None and failed.place_in(end.error) is not None:
         yield f"failed: {cause_in_short(_masked(failed))}"
     else:
@@ -372,8 +374,8 @@ def _outcome(one: IncidentView, *, alive: bool) -> str:
         resumed = "" if one.over_at is None else f", resumed at {when.replace('(', '(after ')}"
         return f"suspended the run{resumed}"
     if one.over_at is None:
-        waits = "checks again at" if alive and step.kind == "usage_cap" else "waits until"
-        return f"{waits} {when}"
+        is_tested = alive and step.kind == "usage_cap"
+        return pause_text(step, f"{'at' if is_tested else 'until'} {when}", alive=alive)
     done = rung_text(step.next.rung, over=True)
     if pause >= 60:
         return f"waited until {when}, then {done}"
@@ -385,14 +387,14 @@ def incident_summary(incidents: Sequence[IncidentView]) -> str:
     counts = Counter[IncidentKind]()
     waits: list[tuple[float, float]] = []
     last: dict[str, IncidentView] = {}
-    for one in incidents:
-        before = last.get(one.step.path)
-        last[one.step.path] = one
-        if one.kind == "cap":
-            waits.append((one.step.at, one.over_at or one.step.at))
-            if before is not None and _same_cap(before, one):
+    for incident in incidents:
+        before = last.get(incident.step.path)
+        last[incident.step.path] = incident
+        if incident.kind == "cap":
+            waits.append((incident.step.at, incident.over_at or incident.step.at))
+            if before is not None and _same_cap(before, incident):
                 continue
-        counts[one.kind] += 1
+        counts[incident.kind] += 1
     waited = _seconds_covered(waits)
     parts: list[str] = []
     for kind, nouns in _NOUNS.items():

@@ -70,7 +70,7 @@ def _run(command: list[str], wanted: Sandbox) -> int:
 
     boundary = Confinement(wanted, Scene(Path.cwd()), tell)
     try:
-        with boundary.entered(command, inherited("safe")) as launchable:
+        with boundary.entered(command, inherited("safe", wanted, "safe")) as launchable:
             child = subprocess.Popen(  # noqa: S603  # the user's
                 launchable.words, env=launchable.env, pass_fds=launchable.descriptors
             )

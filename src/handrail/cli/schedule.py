@@ -111,13 +111,13 @@ def broken_schedules(file: str, schedules: Iterable[Schedule]) -> list[str]:
             table must be changed; the text names the file and the schedule.
     """
     found: list[str] = []
-    for one in schedules:
-        values = json.loads(inputs_text(one.inputs))
+    for schedule in schedules:
+        values = json.loads(inputs_text(schedule.inputs))
         try:
-            workflow, _ = load_with_executor(one.workflow)
+            workflow, _ = load_with_executor(schedule.workflow)
             arguments_for(workflow.definition, (), values, form="inputs.{}")
         except (Refused, InvalidInput) as error:
-            why = f"{file}: {_TABLE} {one.name!r}: {error}"
+            why = f"{file}: {_TABLE} {schedule.name!r}: {error}"
             if not (isinstance(error, Refused) and error.__cause__):
                 raise DefinitionError(why) from error
             found.append(why)
@@ -193,7 +193,7 @@ class Timetable:
         """The instants that are to be begun, or skipped, and were not yet; ``at_work``: the runs
         whose processes this worker has, also those that have recorded nothing yet.
         """
-        last = [(one, one.last(now)) for one in self.schedules]
+        last = [(schedule, schedule.last(now)) for schedule in self.schedules]
         open_ = [(one, at) for one, at in last if self._is_open(one, at)]
         if not open_:
             return []
@@ -216,13 +216,13 @@ class Timetable:
         self, schedule: Schedule, at: float, runs: Sequence[RunInfo], processes: Container[str]
     ) -> Instant | None:
         run_id = schedule.run_id(at)
-        if any(one.run_id == run_id for one in runs):  # another worker was first
+        if any(run.run_id == run_id for run in runs):  # another worker was first
             self._done[schedule.name] = at
             return None
-        mine = [one for one in runs if one.labels.get(SCHEDULE_LABEL) == schedule.name]
+        mine = [run for run in runs if run.labels.get(SCHEDULE_LABEL) == schedule.name]
         at_work = [one.run_id for one in mine if one.status not in OVER]
         begun = self._begun.get(schedule.name, "")
-        if begun in processes and all(one.run_id != begun for one in runs):
+        if begun in processes and all(run.run_id != begun for run in runs):
             at_work.append(begun)  # it has not recorded its start yet
         match schedule.overlap:
             case "wait" if at_work:
@@ -242,7 +242,7 @@ def _first_seen(file: Path, schedules: Sequence[Schedule], now: float) -> dict[s
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(file.read_text("utf-8"))
-    seen = {one.key: known.get(one.key, now) for one in schedules}
+    seen = {schedule.key: known.get(schedule.key, now) for schedule in schedules}
     if seen != known:
         file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_name(f"{file.name}.{os.getpid()}")

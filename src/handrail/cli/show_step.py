@@ -20,7 +20,7 @@ from handrail.record.outputs import derive
 from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
 from handrail.record.state import RecordedRun
-from handrail.record.view import StepView, exit_code_of
+from handrail.record.view import StepView, end_in
 from handrail.sinks.console_text import local_text, path_text
 from handrail.sinks.console_words import error_lines, handled_text, printable
 from handrail.sinks.event_words import event_text
@@ -38,15 +38,14 @@ def show_step(path: str, run: RecordedRun, data: TextIO | None) -> int:
     if step is None:
         raise NotRecorded(run_id, path, closest_paths(path, [one.path for one in steps]))
     events = [event for event in history if getattr(event, "path", None) == step.path]
-    ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
-    end = ends[-1] if ends and step.duration_ms is not None else None
+    end = end_in(events, step)
     if end is not None and end.success and end.output is None:
         end = replace(end, output=_derived_output(history, step.path))
     if data is not None:
         write_json(_step_data(step, end, events), data)
         return Exit.SUCCEEDED
     by = "" if step.given_by is None else f"given by {step.given_by}"
-    how = by or handled_text(step.state, step.handled, exit_code_of(step.output))
+    how = by or handled_text(step)
     parts = (f"{path}, {step.step_type} of run {run_id}: {step.state}", how)
     print(mask_text(", ".join(filter(None, parts))))
     for line in _lines(end, events):
@@ -66,7 +65,7 @@ def _derived_output(history: Sequence[ev.Event], path: str) -> Any:
 def _step_data(
     step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
 ) -> dict[str, Any]:
-    attempts = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
+    attempts = [event for event in events if isinstance(event, (ev.AttemptFailed, ev.LadderStep))]
     return {
         **step.to_dict(),
         "output": _output_as_data(step, end),
@@ -92,7 +91,8 @@ def _lines(end: StepResult[Any] | None, events: Sequence[ev.Event]) -> Iterator[
         match event:
             case ev.AttemptFailed():
                 yield from _error(event.error, event.error_type, event.traceback)
-            case ev.StepCompleted(result=result) | ev.MemberCompleted(result=result):
+            case _ if isinstance(event, ev.Ended):
+                result = event.result
                 if result.error not in attempts:  # else that of the last attempt
                     yield from _error(result.error, result.error_type, result.traceback)
             case ev.AgentGuided():

@@ -73,9 +73,23 @@ def complete(
 
 
 def skip(
-    run: RunId, path: str, /, *, target: RunTarget = None, steering: SteeringOptions = STEERING
+    run: RunId,
+    path: str,
+    /,
+    *,
+    value: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    target: RunTarget = None,
+    steering: SteeringOptions = STEERING,
 ) -> int:
-    """Skip a step: it ends with its default, or as skipped. Refused if the step allows neither."""
+    """Skip a step: it ends with its default, or as skipped. Refused if the step allows neither.
+
+    Parameters
+    ----------
+    value
+        End it with this output instead, whatever it allows; the same as `complete`.
+    """
+    if value is not None:
+        return complete(run, path, value, target=target, steering=steering)
     return _steer_step(run, path, target, steering, "skipped", Executor.skip_sync)
 
 
@@ -145,17 +159,22 @@ def stop(
 ) -> int:
     """Suspend a running run, as Ctrl-C in its process does. It can be resumed.
 
+    Without a run, the only one that is running.
+
     Parameters
     ----------
     every
         Every run of the journal that is running now.
     """
     place = steering.where.place()
-    if every == (run is not None):
-        raise Refused("stop", "needs either a run or --all")
+    if every and run is not None:
+        raise Refused("stop --all", f"stops every run, so it does not go with {run}")
     with json_channel(wanted=steering.as_json) as data:
         journal = place.find()
         driven = [info for info in runs_of(journal) if info.holder is not None]
+        if run is None and not every and len(driven) > 1:
+            ids = ", ".join(info.run_id for info in driven)
+            raise Refused("stop", f"{len(driven)} runs are running: {ids}", "Name one, or --all.")
         chosen = driven if run is None else [pick_run(journal, run)]
         who = acting_user(steering.by)
         executor = Executor(journal=journal)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def import_file(path: Path) -> ModuleType:
-    """The module of a Python file, imported under the name it has for other code.
+    """The module of a file; that of Python is imported under the name it has for other code.
 
     Its folder is put first on ``sys.path``, as if Python ran the file. For a file in a package it
     is the folder around the package, so that relative imports work.
@@ -54,6 +54,9 @@ def import_file(path: Path) -> ModuleType:
     if not file.is_file():
         hint = f"There is {near}." if (near := _similar_file(file)) else ""
         raise Refused(str(path), "there is no such file", hint)
+    if (reader := addons.reader_of(path)) is not None:
+        made: ModuleType = reader.module(path)
+        return made
     root, name = _root_and_name(file)
     find_from(root)
     if "." in name:
@@ -326,16 +329,21 @@ def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Exec
     if made is None and not name:
         there = workflows_of(_import_place(place)).values()
         chosen = [one for one in there if one.definition.name == named]
-        return chosen[0] if len(chosen) == 1 else load(target), None
+        return chosen[0] if len(chosen) == 1 else load(target), _executor_of(place)
     if made is None:
-        return load(target), None
-    found = [one for one in made.workflows if named in {None, one.definition.name}]
+        return load(target), _executor_of(place)
+    found = [workflow for workflow in made.workflows if named in {None, workflow.definition.name}]
     if len(found) != 1:
-        names = ", ".join(one.definition.name for one in made.workflows) or "none"
+        names = ", ".join(workflow.definition.name for workflow in made.workflows) or "none"
         hint = f"It has: {names}. Name the workflow, and this with --executor {target}."
         what = "not just one workflow" if named is None else f"no workflow {named!r}"
         raise Refused(target, f"is an executor that has {what}", hint)
     return found[0], made
+
+
+def _executor_of(place: str) -> Executor | None:
+    """The executor that a file asks for which is not of Python."""
+    return getattr(_import_place(place), "__executor__", None)
 
 
 def split(target: str) -> tuple[str, str]:
@@ -380,7 +388,9 @@ def workflows_of(module: ModuleType) -> dict[str, Any]:
 
 def is_file(place: str) -> bool:
     """True if the first part of a TARGET is the path of a file, and no module's name."""
-    return place.endswith(".py") or os.sep in place or place in {".", ".."} or Path(place).is_file()
+    path = Path(place)
+    known = path.suffix == ".py" or addons.reader_of(path) is not None
+    return known or os.sep in place or place in {".", ".."} or path.is_file()
 
 
 def _import_place(place: str) -> ModuleType:
@@ -406,7 +416,7 @@ def _only_workflow(place: str, workflows: Workflows) -> Any:
 
 def _find_by_title(place: str, name: str, module: ModuleType, workflows: Workflows) -> Any:
     """The workflow with this name of its own; the module has no workflow under this attribute."""
-    titled = [one for one in workflows.values() if one.definition.name == name]
+    titled = [workflow for workflow in workflows.values() if workflow.definition.name == name]
     if len(titled) == 1:
         return titled[0]
     if hasattr(module, name):

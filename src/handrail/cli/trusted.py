@@ -94,7 +94,7 @@ def _root(table: Mapping[str, Any], start: Path) -> Path:
 
 def _is_trusted(folder: Path, owner: int) -> bool:
     entries = (_entry(above) for above in (folder, *folder.parents))
-    return any(one.get("trusted") and one["owner"] == owner for one in entries)
+    return any(entry.get("trusted") and entry["owner"] == owner for entry in entries)
 
 
 def _file(folder: Path) -> Path:

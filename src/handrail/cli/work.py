@@ -75,9 +75,9 @@ def work(
 
 def _print_queues(it: ReachedRun, step: str | None) -> None:
     view = read(it.journal, it.info).view
-    works = [one for one in view.works if step in {None, one.path}]
+    works = [work for work in view.works if step in {None, work.path}]
     if it.data is not None:
-        write_json([one.to_dict() for one in works], it.data)
+        write_json([work.to_dict() for work in works], it.data)
     else:
         lines = [*queue_lines(works), *_pending_edit_lines(view.inbox, step)]
         print("\n".join(lines) or f"run {it.run_id} has no queue")
@@ -103,9 +103,9 @@ def _edit_queue(  # noqa: PLR0917  # what was typed
     lines = [f"{line}, by {it.who}" for line in _edit_lines(tasks, drop, moved)]
     it.print_done(
         "\n".join(lines),
-        added=[one.id for one in tasks],
+        added=[task.id for task in tasks],
         dropped=drop,
-        priority={**moved, **{one.id: one.priority for one in tasks if one.priority}},
+        priority={**moved, **{task.id: task.priority for task in tasks if task.priority}},
         by=it.who,
     )
     it.print_resume_hint()
@@ -172,7 +172,7 @@ def summary(workdir: Path, target: str | None = None, /) -> int:
 
 
 def _last_work_run(runs: Journal, workdir: Path) -> RunInfo:
-    mine = [one for one in runs.runs() if one.workflow_name == WORK]
+    mine = [run for run in runs.runs() if run.workflow_name == WORK]
     if not mine:
         raise Refused(str(workdir), "no Orchestrator has worked there")
     return max(mine, key=lambda one: one.started_at)
@@ -190,7 +190,9 @@ def _protocol(target: str, workdir: Path) -> Any:
     maker: Any = found
     try:
         parameters = inspect.signature(maker).parameters.values()
-        needed = sum(one.default is one.empty for one in parameters) or len(parameters)
+        needed = sum(parameter.default is parameter.empty for parameter in parameters) or len(
+            parameters
+        )
         made = maker(*([], workdir)[2 - min(needed, 2) :])
         if callable(getattr(made, "build_workflow", None)):
             made = made.build_workflow(workdir)

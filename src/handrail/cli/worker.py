@@ -216,9 +216,9 @@ class _Worker:
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, self._end)
         tell(f"resumes runs that are due in {self._place.file}, until Ctrl-C")
-        for one in self._timetable.schedules:
-            following = _utc_text(one.following(time.time()))
-            tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
+        for schedule in self._timetable.schedules:
+            following = _utc_text(schedule.following(time.time()))
+            tell(f"schedule {schedule.name}: {schedule.cron} {schedule.timezone}, next {following}")
         for why in self._broken:
             tell(f"{why} Until that is repaired, runs of this schedule cannot start.")
         while not self._ends.is_set():
@@ -253,7 +253,7 @@ class _Worker:
 
     def _sweep(self, now: float) -> None:
         schedules = self._timetable.schedules
-        self._next_at = min((one.following(now) for one in schedules), default=math.inf)
+        self._next_at = min((schedule.following(now) for schedule in schedules), default=math.inf)
         infos = runs_of(self._journal)
         for instant in self._timetable.due(infos, now, self._at_work):
             self._begin(instant)

@@ -17,10 +17,10 @@ from handrail.cli.who import marker, refuse_in_step
 from handrail.model.paths import decode_key
 from handrail.sinks.console_text import counted
 from handrail.workspace.claims.local import LocalClaims
-from handrail.workspace.git import Repository, repository_of
+from handrail.workspace.git import Repository, known_to_git, repository_of
 from handrail.workspace.places import BRANCHES, places_of, tree_name, without_mark
 from handrail.workspace.tree_lock import list_locked
-from handrail.workspace.worktree import Worktree, known_to_git
+from handrail.workspace.worktree import Worktree
 
 State: TypeAlias = Literal["at work", "merged", "not merged"]
 
@@ -118,12 +118,13 @@ async def _step_branches(repository: Repository) -> list[StepBranch]:
 
 
 async def _uncommitted(main: Repository, folder: Path, branch: str) -> int:
-    own = known_to_git(main, folder)
+    own = known_to_git(main.common, folder)
     if own is None:
         return 0
     here = replace(main, root=folder, own=own)
     places = places_of(main.root, "run", branch)
-    return await Worktree(main, here, places, marker(), branch, branch).uncommitted()
+    tree = Worktree(main, places, marker(), branch, of_steps=True, here=here, base=branch)
+    return await tree.uncommitted()
 
 
 def _folders(porcelain: str) -> dict[str, str]:

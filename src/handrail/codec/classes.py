@@ -346,7 +346,7 @@ def write_annotation(writing: Writing, value: Any, depth: int) -> Node:
 def _with_arguments(
     name: str, writing: Writing, value: Any, arguments: tuple[Any, ...], depth: int
 ) -> Node:
-    written = [_argument(writing, value, one, depth) for one in arguments]
+    written = [_argument(writing, value, argument, depth) for argument in arguments]
     return {TAG: "type", "v": name, "args": written}
 
 

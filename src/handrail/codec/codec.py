@@ -190,8 +190,8 @@ class TypeCodec:
 
 def _distinct(_: Any, __: Any, types: tuple[TypeCodec, ...]) -> None:
     for what, names in (
-        ("class", [f"{one.type.__module__}.{one.type.__qualname__}" for one in types]),
-        ("name", [one.tag for one in types]),
+        ("class", [f"{kind.type.__module__}.{kind.type.__qualname__}" for kind in types]),
+        ("name", [kind.tag for kind in types]),
     ):
         double = next((name for name in names if names.count(name) > 1), None)
         if double is not None:
@@ -206,8 +206,8 @@ def _as_tuple(types: Sequence[TypeCodec]) -> tuple[TypeCodec, ...]:
 
 
 def _classes_of(codec: Codec) -> Classes:
-    writers: dict[type, Writer] = {one.type: one.write for one in codec.types}
-    return Classes(writers, {one.tag: one.decode for one in codec.types})
+    writers: dict[type, Writer] = {kind.type: kind.write for kind in codec.types}
+    return Classes(writers, {kind.tag: kind.decode for kind in codec.types})
 
 
 @attrs.frozen

@@ -59,8 +59,8 @@ def _hints(cls: Any) -> dict[str, Any]:
 def _flat(arguments: typing.Iterable[Any]) -> list[Any]:
     """The arguments as one flat list; those of a Callable are a list inside the list."""
     flat: list[Any] = []
-    for one in arguments:
-        flat.extend(one if is_list(one) else [one])
+    for argument in arguments:
+        flat.extend(argument if is_list(argument) else [argument])
     return flat
 
 
@@ -108,8 +108,8 @@ def field_places(place: Any) -> dict[str, Any]:
     """The types of the fields of a data class, type variables replaced by its arguments."""
     origin = shape_of(place)[0]
     places = dict(_hints(origin))
-    for one in record_fields(place) or ():
-        places[one.key if one.key in places else one.argument] = one.type
+    for field in record_fields(place) or ():
+        places[field.key if field.key in places else field.argument] = field.type
     return places
 
 

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import math
 import os
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ class HubOptions:
         The file in which the hub stores its state. Without it, a restart loses everything.
     durability
         What the file survives: a crash of the process, or a power failure too.
+    hub_id
+        The name that the hub gives itself in messages; by default one is made, and kept in --db.
+    ttl
+        How many seconds a claim lasts that does not say.
     grace
         How many seconds an agent keeps its claims after its connection ends.
     rate
@@ -52,6 +57,8 @@ class HubOptions:
         How many of these messages may come in one burst.
     max_history
         How many chat messages to keep.
+    max_progress
+        How many progress notes of the board to keep.
     max_clients
         The maximum number of connections.
     max_msg_kb
@@ -69,10 +76,13 @@ class HubOptions:
     token_file: _HyphenPath = None
     db: _HyphenPath = None
     durability: Literal["process", "power"] = "process"
+    hub_id: str | None = None
+    ttl: float = 3600.0
     grace: float = 15.0
     rate: float = 0.0
     burst: float = 20.0
     max_history: int = 10_000
+    max_progress: int = 5_000
     max_clients: int = 64
     max_msg_kb: int = 1024
     root: _HyphenPath = None
@@ -113,15 +123,22 @@ def hub(*, options: HubOptions = HUB) -> int:
 
 
 def _check(wanted: HubOptions) -> None:
+    from handrail.coordination.hub.claiming import LEAST_LEASE_S, MOST_LEASE_S
+
     if not 0 <= wanted.port <= 65_535:
         raise Refused(f"--port {wanted.port}", "is not a port", "--port 0 picks a free one.")
     for name in ("grace", "rate", "burst"):
         value = getattr(wanted, name)
         if not math.isfinite(value) or value < 0:
             raise Refused(f"--{name} {value:g}", "must be 0 or more")
+    if not LEAST_LEASE_S <= wanted.ttl <= MOST_LEASE_S:
+        raise Refused(f"--ttl {wanted.ttl:g}", f"must be {LEAST_LEASE_S:g} seconds or more")
+    if wanted.hub_id is not None and not re.fullmatch(r"[!-~]{1,64}", wanted.hub_id):
+        why = "is no name: 1 to 64 printable characters, without spaces"
+        raise Refused(f"--hub-id {wanted.hub_id!r}", why)
     if wanted.root is not None and not wanted.root.is_dir():
         raise Refused(f"--root {wanted.root}", "is no folder", "Name the repository's.")
-    for name in ("max_history", "max_clients", "max_msg_kb", "relay_max_lines"):
+    for name in ("max_history", "max_progress", "max_clients", "max_msg_kb", "relay_max_lines"):
         value = getattr(wanted, name)
         if value < 1:
             raise Refused(f"--{name.replace('_', '-')} {value}", "must be 1 or more")
@@ -136,11 +153,13 @@ def _build_hub(wanted: HubOptions, tokens: Tokens | None) -> tuple[Hub, HubStore
     store = HubStore(wanted.db, synced=wanted.durability == "power") if wanted.db else None
     root = (wanted.root or _repository(Path.cwd())).absolute()
     settings = Settings(
-        hub_id=store.hub_id if store else new_id(),
+        hub_id=wanted.hub_id or (store.hub_id if store else new_id()),
+        lease_s=wanted.ttl,
         grace_s=wanted.grace,
         per_s=wanted.rate,
         burst=wanted.burst,
         max_history=wanted.max_history,
+        max_progress=wanted.max_progress,
         real=os.path.realpath,
         roots=tuple(dict.fromkeys((str(root), str(root.resolve())))),
         folds_case=_folds_case(root),

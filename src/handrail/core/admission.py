@@ -89,6 +89,7 @@ class Admission:
             DefinitionError: as ``check``.
             ValueError: this path waits or runs already.
         """
+        # long road of line.Line.begin
         if path in self._waiting or path in self._running:
             raise ValueError(f"{path!r} was requested already, and neither withdrawn nor released")
         needs = self._needs(path, uses)

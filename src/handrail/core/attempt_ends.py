@@ -73,7 +73,7 @@ def success_event(command: Perform, output: Any, usage: Usage | None, now: float
         0.0,
         None,
     )
-    return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used)
+    return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used, "")
 
 
 def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:

@@ -39,6 +39,7 @@ _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 
 def open_step(run: RunState, node: StepNode) -> None:
     """Replay a new step from the record, or else evaluate its predicate or start it."""
+    # long road of bodies.begin_plain
     step, parent = node.step, node.parent
     assert parent is not None
     if node.phase is not Phase.STARTING:

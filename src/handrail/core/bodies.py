@@ -18,7 +18,7 @@ from handrail.model.described import line_of, warn_at
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
 from handrail.steps.leaves import PythonCall
-from handrail.steps.verbs import PLAIN, Step, is_simple, take
+from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
     from handrail.core import attempts, replaying
@@ -117,7 +117,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
     if path in seen:
         run.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
         return None
-    if run.secrets and run.names_a_secret(path, line_of(generator)):
+    if run.secrets and run.refuse_secret_name(path, line_of(generator)):
         return None
     if run.limits.max_visits is not None:
         place = node.path, line_of(generator)
@@ -126,7 +126,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
         _count_visits(run, node, generator)
     seen[path] = generator.gi_frame.f_lasti
     modifiers = step.modifiers
-    if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
+    if modifiers.simple and modifiers.when is None and step.verb.leaf and not node.unwinding:
         if run.begins_at_once:
             begin_plain(run, node, step, path)
             return None
@@ -142,6 +142,7 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
 
 def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
     """Open, start and attempt a simple leaf in one go; most steps take this path."""
+    # fast road of attempts.open_step
     verb = step.verb
     node = run.new_node(parent, step, path)
     node.phase = Phase.RUNNING

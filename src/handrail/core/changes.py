@@ -1,8 +1,7 @@
 """Compares recorded steps and items with those of today's code: what "changed" means is told here.
 
-``compensation`` goes through what has ended, and asks for each part of it; ``comparison``, which
-tests recorded runs, asks the same. A change that nobody accepted is kept in ``RunState.changes``,
-and ends the drive.
+``retracing`` goes through what has ended, and asks for each part of it. A change that nobody
+accepted is kept in ``RunState.changes``, and ends the drive.
 """
 
 from __future__ import annotations

@@ -3,19 +3,20 @@
 Theory of operation
 ===================
 
-The conductor carries out the machine's commands, and performs nothing itself. A *host* performs the
-attempts: the workflow code of a cluster, a test that supplies each end by hand, or the driver of
-this process (``engine.driver``), which is a conductor and its own host. A host implements the
-``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
-``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes what people
-send. These methods only queue their report. ``pump`` then does all that follows.
+The conductor carries out the machine's commands, and performs nothing itself. A *host* has a
+conductor, and performs the attempts: the workflow code of a cluster, a test that supplies each end
+by hand, or the driver of this process (``engine.driver``). A host implements the ``Host`` Protocol,
+seven methods. It reports the ends of what it began in any order, by ``finished``, ``evaluated``,
+``undone``, ``tick`` and ``turned``; ``happened`` takes what people send. These methods only queue
+their report. ``proceed`` then does all that follows, by the one pump of commands
+(``core.command_loop``); ``pump`` is the same for a host that has it wait for nothing.
 
 Everything here is a function of the calls and of ``Host.now``: there is no clock, no task, no
 random number. So a host that keeps its own history can lose the conductor at any time, and rebuild
 it by the same calls.
 
-This module does the parts of a drive that are the same for every host. It numbers events without a
-gap and gives them back to the machine. Waits, deadlines and rates share one heap and one alarm.
+This module does the parts of a drive that are the same for every host. Waits, deadlines and rates
+share one heap and one alarm.
 ``core.line`` queues the attempts that wait for a place. A run that has a record is rehearsed first
 (``core.rehearsal``).
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, assert_never, cast
 
@@ -41,8 +42,8 @@ import attrs
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
-from handrail.core.command_loop import CommandLoop
-from handrail.core.line import Line
+from handrail.core.command_loop import MAX_BATCH, Append, CommandLoop, at_once
+from handrail.core.line import Line, MakeLine
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.timers import InFlight, Job, Timers
@@ -58,6 +59,7 @@ from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
+from handrail.ports.journal import GroupAppend, SyncLater
 
 if TYPE_CHECKING:
     from handrail.core import changes, rehearsal, value_texts, waits
@@ -102,173 +104,264 @@ class Host(Protocol):
     def alarm(self, due: float | None, /) -> None:
         """Call ``tick`` at this time (None: never); a ring of an earlier alarm does no harm."""
 
-    def turn(self, path: str, /) -> None:
-        """Let other work have a turn, then call ``turned`` with this: a group has more to begin."""
+    def turn(self, path: str, /) -> Awaitable[None] | None:
+        """Let other work have a turn, then call ``turned`` with this: a group has more to begin.
+
+        The awaitable, if any, is awaited before anything else is carried out.
+        """
 
 
 ONE_MACHINE = "what is held is held on one machine, and the next step may run on another"
+
+
+class StepClaims:
+    """What acquires the claims of steps before they begin. Where no other run is, there is nothing
+    to acquire; and where attempts are ``spread`` over machines, no composite can hold a claim.
+    """
+
+    def __init__(self, conductor: Conductor, *, spread: bool = False) -> None:
+        self.held: dict[str, Any] = {}
+        """What is held, by the path of the step that holds it."""
+        self._conductor = conductor
+        self._spread = spread
+
+    def launch(self, command: cmd.Perform | cmd.Queue) -> None:
+        """Begin an attempt or launch, once it has the claims that it wants."""
+        self._conductor.line.begin(command)
+
+    def claim(self, command: cmd.Claim) -> None:
+        """Acquire the claims of a composite; the machine then receives ``Evaluated``."""
+        error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
+        self._conductor.receive(cmd.Evaluated(command.path, error=error, at=self._conductor.now()))
+
+    def withdraw(self, path: str, *, again: bool) -> cmd.Perform | cmd.Queue | None:
+        """Take back what has its claims and has not begun, if anything has. ``again``: another
+        launch replaces it, and keeps its claims; so does one that waits for them, and its place.
+        """
+
+    def give_back(self, path: str) -> None:
+        """Release the claims of the step at this path, and withdraw its request for any."""
+
+
+GATHER_ABOVE = 8
+"""With at most this many flights, each end is acted on before the next one is recorded."""
+
+
+class EndOfFlight(partial[None]):
+    """A job that takes the end of a flight; several may be recorded in one transaction."""
 
 
 class Conductor:
     """Drives one run for a host. Mutable; lives as long as the drive.
 
     ``record`` keeps an event, which is numbered by then. If it raises ``OutputNotSerializable``,
-    the value is recorded as text, or the step fails. ``tell``, if there is one, receives progress.
-    ``seq`` is the number of the last recorded event, ``last_at`` its time. ``limits`` bound what is
-    at work at once and what begins in a minute (default: the run's); at most ``window`` attempts
-    are in flight. ``handles_gates``: the host answers questions to people. ``spread``: attempts run
-    on several machines, so that no step can have claims, which are of one machine.
+    the value is recorded as text, or the step fails. ``record_all``, if there is one, keeps several
+    in one transaction. ``show`` then receives the event, and ``tell`` progress. ``seq`` is the
+    number of the last recorded event, ``last_at`` its time. ``limits`` bound what is at work at
+    once and what begins in a minute (default: the run's), ``processes`` the agents and commands
+    among it; at most ``window`` attempts are in flight. ``handles_gates``: the host answers
+    questions to people. ``suspends``: a drive whose process is to end suspends its run; else the
+    run is cancelled. ``make_flight`` makes the entry for what is in flight.
     """
-
-    flight_type: type[InFlight] = InFlight
-    """The kind of entry that is kept of what is in flight; a host may add to it."""
 
     def __init__(
         self,
         machine: Machine,
         host: Host,
         *,
-        record: Callable[[ev.Event], object],
+        record: Append,
+        record_all: GroupAppend | None = None,
+        sync_later: SyncLater | None = None,
+        has_no_effect: Callable[[cmd.Perform], bool] = lambda _: False,
+        show: Callable[[ev.Event], object] = lambda _: None,
         tell: Callable[[ev.Progress], None] | None = None,
         seq: int = 0,
         limits: Limits | None = None,
         window: int | None = None,
         last_at: float = -math.inf,
         handles_gates: bool = False,
-        spread: bool = False,
+        suspends: bool = True,
+        processes: int | None = None,
+        make_line: MakeLine = Line,
+        make_flight: Callable[[str, str, Any], InFlight] = InFlight,
     ) -> None:
-        self.machine = machine
-        self.run_id = machine.run.setting.run_id
+        self.machine, self.run_id = machine, machine.run.setting.run_id
         self.result: WorkflowResult[Any] | None = None
         self.ends: str | None = None
         """Why the drive ends before its run does, if so: nothing begins any more."""
         self.timers = Timers[Any](machine.run.timers)
         self.flights: dict[tuple[str, str], Any] = {}
-        """What the host has begun and not ended, by path and kind; each a ``flight_type``."""
+        """What the host has begun and not ended, by path and kind."""
+        self.jobs: deque[Job] = deque()
+        """What has come in and is to be taken up, in order."""
+        self.claims = StepClaims(self)
+        self.perform_here: Callable[[cmd.Perform], Awaitable[ev.Event | None]] | None = None
+        """Performs an attempt that is the only thing that can happen next, while all else waits."""
+        self.stops_in_time = False
+        """True if ``perform_here`` stops an attempt whose time is over."""
+        self.answer_here: Callable[[cmd.AskPredicate], cmd.Evaluated | None] | None = None
+        """Answers a predicate at once; None if the host has begun to await the answer."""
         self.now = host.now
-        self._host = host
-        self._keep = record
-        self._tell = tell
-        self._seq = seq
-        self._handles_gates = handles_gates
-        self._spread = spread
+        self._host, self._make_flight = host, make_flight
+        self._keep, self._shown, self._tell = record, show, tell or (lambda _: None)
+        self._shows, self._suspends = tell is not None, suspends
+        self._handles_gates, self._gathers = handles_gates, record_all is not None
         self._loop = CommandLoop(
             machine,
-            host.now(),
-            record=self._record,
-            tell=self._show,
+            seq=seq,
+            now=host.now,
+            append=record,
+            append_all=record_all,
+            sync_later=sync_later,
+            has_no_effect=has_no_effect,
+            show=show,
+            tell=self.show_progress,
             carry_out=self._carry_out,
             pull=self._pull,
         )
-        self._todo: deque[Any] = self._loop.todo
-        self._jobs: deque[Job] = deque()
+        self.todo: deque[Any] = self._loop.todo
+        """The commands to carry out, in order."""
+        self.receive = self._loop.receive
         self._window = math.inf if window is None else window
         limits = machine.run.limits if limits is None else limits
-        self.line = self._make_line(_within(limits, window), last_at)
+        admission = Admission(_within(limits, window), last_at, processes=processes)
+        self.line = make_line(self, admission, self._start)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
         self._rehearsing: rehearsal.Rehearsing | None = None
         self._rehearsal: rehearsal.Rehearsal | None = None
         """The part of the record that ``_rehearsing`` leads to now."""
-        self._gone_through: list[rehearsal.Rehearsal] = []
+        self._elsewhere: tuple[Collection[object], ...]
+        """What can lead on beside an attempt, if there is anything in one of these."""
+        self.gone_through: list[rehearsal.Rehearsal] = []
         """The parts gone through, which are written once all of the record is."""
         self._beyond: Sequence[cmd.Command] | None = None
         """What lies beyond the record, once that is gone through, until it is carried out."""
-        self._asked: rehearsal.RecordedQuestion | None = None
+        self.asked: rehearsal.RecordedQuestion | None = None
         """The question of ``_rehearsing`` that waits for its answer."""
+        self.late = deque[ev.GateAnswered | ev.SignalReceived]()
+        """Messages that came behind timers which have not fired yet."""
         self._handled: set[str] = set()
         """Gates that the host is asked to have answered."""
         self._cancel: str | None = None
         self._when_idle: str | None = None
         self._drains: str | None = None
-        self._alarm: float | None = None
-
-    def _make_line(self, limits: Limits, last_at: float) -> Line:
-        return Line(self, Admission(limits, last_at), self._start)
+        self._is_interrupted, self._alarm = False, cast("float | None", None)
 
     # -- from the host --------------------------------------------------------------------------
 
     def begin(
         self, first: ev.Event, known: Sequence[ev.Event] = (), cancel: str | None = None
     ) -> None:
-        """Begin the drive with its first event; ``pump`` does the work.
+        """Begin the drive with its first event; ``proceed`` does the work.
 
         ``known`` events are in the machine's record, and are recorded next. ``cancel`` says why the
         run only unwinds, if it does.
         """
-        if self.machine.run.recorded.is_empty:
+        run, line = self.machine.run, self.line
+        queued = (self.jobs, line.waiting, line.holders, line.kept, self.claims.held)
+        waiting = (run.timers, run.gates, run.listeners, run.work_with_room)
+        self._elsewhere = (*queued, self.flights, *waiting)
+        if self.perform_here is not None and line.free:
+            self._loop.here = self._begin_here
+        if run.recorded.is_empty:
             self.record(first)
             return
         self._cancel = cancel
         self._rehearsing = rehearsal.rehearse(
             self.machine,
             first,
-            self._stamp,
+            self.now,
+            seq=self._loop.seq,
             known=known,
-            seq=lambda: self._seq,
-            shows=self._tell is not None,
+            shows=self._shows,
         )
         self._rehearse_on()
 
     def pump(self, most: float = math.inf) -> bool:
-        """Do all that follows from the calls so far; False if it takes more than ``most`` commands.
-
-        The next call then does the rest.
+        """``proceed`` for a host that has it wait for nothing.
 
         Raises:
             ReplayMismatch: recorded steps have changed; nothing was recorded, unless ``late``.
             CoreStalled: the run can neither continue nor end.
         """
-        self._loop.now = self.now()
-        if self._rehearsal is not None and not self._rehearse(most):
+        is_done = at_once(self.proceed(most))
+        if is_done and self.result is not None and self.machine.run.changes:
+            raise changes.mismatch_of(self.machine.run, late=True)
+        return is_done
+
+    async def proceed(self, most: float = math.inf) -> bool:
+        """Do all that follows from the calls so far; False if it takes more than ``most`` commands.
+
+        The next call then does the rest.
+
+        Raises:
+            ReplayMismatch: recorded steps have changed; nothing was recorded.
+            CoreStalled: the run can neither continue nor end.
+        """
+        # long road of conductor.Conductor._take_ends
+        if not await self.rehearse(most):
             return False
-        if self._asked is not None:
+        if self.asked is not None:
             return True  # nothing else counts before the record is gone through
-        if self._beyond is not None:
-            for part in self._gone_through:
-                self._write_out(part)
-            self._go_beyond(self._beyond)
+        if self._beyond is not None and self.ends is None:  # else it ended before it went on
+            for part in self.gone_through:
+                for _ in self.write_out(part):
+                    pass
+            self.go_beyond()
+        run, jobs = self._loop.run, self.jobs
         while self.result is None:
-            if not self._loop.run(most):
+            if not await run(most):
                 return False
-            if not self._jobs:
+            if not jobs:
                 self._dismiss_closed()
-            if not self._jobs:
+            if not jobs:
                 break
-            self._jobs.popleft()()
+            jobs.popleft()()
+            if self._gathers and len(self.flights) > GATHER_ABOVE:
+                self._take_ends()
         if self.result is None:
             self._set_alarm()
             self._check()
-        elif self.machine.run.changes:
-            raise changes.mismatch_of(self.machine.run, late=True)
         return True
+
+    def _take_ends(self) -> None:
+        """Take the ends of flights that come next, which are then recorded in one transaction."""
+        # fast road of conductor.Conductor.proceed
+        for _ in range(MAX_BATCH):
+            if not self.jobs or type(self.jobs[0]) is not EndOfFlight:
+                break
+            self.jobs.popleft()()
 
     def finished(self, path: str, end: End) -> None:
         """Report how an attempt ended; with ``Stopped`` if it was stopped, by anyone."""
-        self._jobs.append(partial(self._finished, path, end))
+        self.jobs.append(partial(self.on_finished, path, end))
 
     def overdue(
         self, path: str, known: cmd.BrokenOff = cmd.NOTHING_KNOWN, *, abandoned: bool = False
     ) -> None:
         """Report that the host stopped an attempt because its time was over."""
-        self._jobs.append(partial(self._overdue, path, known, abandoned=abandoned))
+        self.jobs.append(partial(self._on_overdue, path, known, abandoned=abandoned))
 
     def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
         """Report that an attempt broke off because its process is to end; it runs again later."""
-        self._jobs.append(partial(self._interrupted, path, reason, usage))
+        self.jobs.append(partial(self._on_interrupted, path, reason, usage))
 
-    def noticed(self, event: ev.Event) -> None:
-        """Report an event to record from within an attempt: its agent's session began."""
-        self._jobs.append(partial(self._noticed, event))
+    def record_now(self, event: ev.OfClaims | ev.AgentSessionStarted | ev.SandboxDenied) -> None:
+        """Record a notice from within an attempt, ahead of what is queued; unless it does not know
+        yet of its stop.
+        """
+        if event.path in self.machine.run.nodes:
+            self._loop.record_now(event)
 
     def evaluated(
         self, question: Question, value: Any = None, error: BaseException | None = None
     ) -> None:
         """Report the answer to a question; of a gate: the answer and who gave it."""
         if isinstance(question, cmd.Ask):
-            self._jobs.append(partial(self._answered, question, value, error))
-        elif question is self._asked:
-            self._asked = None
+            self.jobs.append(partial(self._on_answered, question, value, error))
+        elif question is self.asked:
+            self.asked = None
             self._rehearse_on(cmd.Evaluated(question.path, value, error, self.now()))
         elif self.remove_flight(question.path, "evaluation") and self.ends is None:
             # else the next drive asks again
@@ -276,24 +369,24 @@ class Conductor:
 
     def refused(self, path: str, error: BaseException) -> None:
         """Report that whoever was to answer a gate elsewhere could not."""
-        self._jobs.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
+        self.jobs.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
 
     def undone(self, path: str, end: ev.RollbackCompleted) -> None:
         """Report how a rollback ended."""
-        self._jobs.append(partial(self._undone, path, end))
+        self.jobs.append(partial(self._on_undone, path, end))
 
     def tick(self) -> None:
         """Report that the time of the alarm has come."""
         self._alarm = None
-        self._jobs.append(self._fire_due)
+        self.jobs.append(self._fire_due)
 
     def turned(self, path: str) -> None:
         """Report that other work has had its turn."""
-        self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
+        self.jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
     def happened(self, event: ev.Event) -> None:
         """Report a message: a valid answer, a signal, a request to cancel, steering."""
-        self._jobs.append(partial(self._happened, event))
+        self.jobs.append(partial(self._on_happened, event))
 
     def limit(self, path: str, kind: Kind, left_s: float) -> None:
         """Stop what is in flight after ``left_s`` seconds, and fail it as timed out.
@@ -306,7 +399,7 @@ class Conductor:
 
     def end(self, reason: str) -> None:
         """End the drive, and not the run: stop what is in flight, then suspend."""
-        self._jobs.append(partial(self._end_drive, reason))
+        self.jobs.append(partial(self.end_drive, reason))
 
     def end_when_idle(self, reason: str) -> None:
         """End the drive when an attempt is about to begin while nothing is in flight."""
@@ -316,18 +409,24 @@ class Conductor:
         """Begin nothing more, and end the drive once all that is in flight has ended."""
         self._drains = reason
         self.line.pause(on=True)
-        self._jobs.append(self._end_if_drained)
+        self.jobs.append(self._end_if_drained)
 
     # -- its state ------------------------------------------------------------------------------
 
     @property
     def waits_for_people(self) -> bool:
         """True if only a person's action, or a deadline for it, lets the run continue."""
-        if self.result is not None or self._rehearsal is not None or self._asked is not None:
+        if self.result is not None or self._rehearsal is not None or self.asked is not None:
             return False
-        run = self.machine.run
-        waiting = (waits.process_waits_for(run, token) for _, token in self.timers.waits())
-        return self.nothing_is_at_work and not any(waiting)
+        return self.nothing_is_at_work and not self.waits_for_time()
+
+    def waits_for_time(self, within_s: float = math.inf) -> bool:
+        """True if a timer is set for which a process waits, rather than suspend, for so long."""
+        run, latest = self.machine.run, self.now() + within_s
+        return any(
+            waits.process_waits_for(run, token) and due <= latest
+            for due, token in self.timers.waits()
+        )
 
     @property
     def nothing_is_at_work(self) -> bool:
@@ -338,30 +437,45 @@ class Conductor:
 
     # -- rehearsing -----------------------------------------------------------------------------
 
-    def _rehearse(self, most: float = math.inf) -> bool:
+    async def rehearse(self, most: float = math.inf) -> bool:
         """Rehearse the record, and the parts that answers lead back into.
 
         True once that is done, or an answer is pending; False if it takes more than ``most``
         commands.
         """
-        while self._rehearsal is not None:
-            if not self._rehearsal.run(most):
+        while (part := self._rehearsal) is not None:
+            if not await part.run(most):
                 return False
+            self._loop.seq = part.seq
             run = self.machine.run
             if run.changes and run.rehearses:
-                self._gone_through.clear()
+                self.gone_through.clear()
                 raise changes.mismatch_of(run)
-            self._gone_through.append(self._rehearsal)
+            self.gone_through.append(part)
             self._rehearsal = None
             self._rehearse_on()
         return True
 
-    def _write_out(self, part: rehearsal.Rehearsal) -> None:
+    def write_out(self, part: rehearsal.Rehearsal) -> Iterator[Awaitable[None] | None]:
+        """Record what a rehearsal found, and show it, in order; yields what each write waits for.
+
+        A value that cannot be recorded is recorded as text.
+        """
         for number, (event, sync) in enumerate(part.happened):
-            if sync is not None:
-                self._write(cast("ev.Event", event), part.declared.get(number))
-            elif self._tell is not None:
+            if sync is None:
+                yield None
                 self._tell(cast("ev.Progress", event))
+                continue
+            known = cast("ev.Event", event)
+            try:
+                pending = self._keep(known, sync=sync)
+            except OutputNotSerializable as error:
+                types, keep = part.declared.get(number, tuple), partial(self._keep, sync=sync)
+                known, pending = value_texts.event_in_its_place(
+                    known, self.machine, types, error, keep
+                )
+            yield pending
+            self._shown(known)
 
     def _rehearse_on(self, answer: cmd.Evaluated | None = None) -> None:
         """Take up the next part of the record, ask for it, or note what lies beyond all of it."""
@@ -374,77 +488,79 @@ class Conductor:
         if isinstance(part, rehearsal.Rehearsal):
             self._rehearsal = part
         else:
-            self._asked = part
+            self.asked = part
             self._host.evaluate(part)
 
-    def _go_beyond(self, beyond: Sequence[cmd.Command]) -> None:
-        self._gone_through.clear()
-        self._beyond = None
-        if self._rehearsing is None:
+    def go_beyond(self) -> None:
+        """Take up what lies beyond the record: all of it is written."""
+        self.gone_through.clear()
+        beyond, self._beyond = self._beyond, None
+        if beyond is None:
             return  # nothing was recorded before
         carried_out, stopped = rehearsal.to_carry_out(beyond, self.machine.run, self._cancel)
-        self._todo.extend(carried_out)
+        self.todo.extend(carried_out)
         for one in stopped:
-            self._jobs.append(partial(self.stopped, one.path, one.attempt))
+            self.jobs.append(partial(self.report_stop, one.path, one.attempt))
 
     # -- what the loop and the line ask for -----------------------------------------------------
-
-    def receive(self, happened: ev.Event | cmd.Report) -> None:
-        """Give the machine what happened, and queue the commands that it returns."""
-        self._loop.receive(happened)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Queue an event to be recorded, behind the commands queued already.
 
         ``sync``: on disk at once.
         """
-        self._todo.append(cmd.Record(event, sync))
+        self.todo.append(cmd.Record(event, sync))
 
     def queue_job(self, job: Job) -> None:
         """Run it behind what has come in by now."""
-        self._jobs.append(job)
+        self.jobs.append(job)
 
-    def _stamp(self, event: ev.Event) -> float:
-        self._seq += 1
-        return ev.stamp(event, self.run_id, self._seq, self.now()).at
+    def show_progress(self, progress: ev.Progress) -> None:
+        """Show progress, with the number of the last event; behind what is not shown yet."""
+        if self._loop.ahead:
+            self.todo.append(cmd.Tell(progress))
+            return
+        self._tell(ev.stamp(progress, self.run_id, self._loop.seq, self.now()))
 
-    def _record(self, command: cmd.Record) -> ev.Event:
-        self._stamp(command.event)
-        return self._write(command.event)
+    def _begin_here(self, command: cmd.Perform) -> Awaitable[ev.Event | None] | None:
+        """The attempt, if nothing else can happen before it ends."""
+        # fast road of conductor.Conductor._carry_out
+        modifiers = command.step.modifiers
+        if (
+            any(self._elsewhere)
+            or self.ends is not None
+            or (modifiers.timeout_s is not None and not self.stops_in_time)
+            or command.deadline is not None
+            or command.wanted is not None
+        ):
+            return None
+        assert self.perform_here is not None
+        return self.perform_here(command)
 
-    def _write(
-        self, event: ev.Event, declared: Callable[[], value_texts.Types] | None = None
-    ) -> ev.Event:
-        """Record the event, with its value as text if need be, or a failure; returns that."""
-        try:
-            self._keep(event)
-        except OutputNotSerializable as error:
-            types = declared or value_texts.declared_in(self.machine, event)
-            event, _ = value_texts.event_in_its_place(event, self.machine, types, error, self._keep)
-        return event
-
-    def _show(self, progress: ev.Progress) -> None:
-        if self._tell is not None:
-            self._tell(ev.stamp(progress, self.run_id, self._seq, self.now()))
-
-    def _carry_out(self, command: cmd.Command) -> None:
+    def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901, PLR0912  # one arm a command
         match command:
+            case cmd.Perform() | cmd.Queue():  # first: in a drive most commands are this
+                # long road of conductor.Conductor._begin_here
+                if self.ends is None:  # else the next drive begins it
+                    self.claims.launch(command)
             case cmd.Wait():
                 self.timers.wait(command.due, command.token)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
                 self._begin(command)
-            case cmd.Perform() | cmd.Queue() | cmd.Claim() | cmd.Undo():
+            case cmd.Claim() | cmd.Undo():
                 self._begin(command)
             case cmd.Cancel() | cmd.BreakOff():
-                self._stop(command.path, again=isinstance(command, cmd.BreakOff))
+                self._carry_out_stop(command.path, again=isinstance(command, cmd.BreakOff))
             case cmd.Release() | cmd.Unclaim():
-                self._give_back(command)
+                if isinstance(command, cmd.Release):
+                    self.line.give_up(command.path)
+                self.claims.give_back(command.path)
             case cmd.PauseAdmission():
                 self.line.pause(on=command.on or self._drains is not None)
             case cmd.EndDrive():
-                self._interrupt(command.reason)
+                self.interrupt(command.reason)
             case cmd.Changed():
-                self._end_drive(command.reason)
+                self.end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
             case cmd.Record() | cmd.Tell() | cmd.Pull():
@@ -452,40 +568,30 @@ class Conductor:
             case _:
                 assert_never(command)
 
-    def _begin(self, command: cmd.Perform | cmd.Queue | cmd.Claim | cmd.Undo | Question) -> None:
+    def _begin(self, command: cmd.Claim | cmd.Undo | Question) -> None:
         """Begin it, unless the drive is ending: then the next drive does."""
         if self.ends is not None:
             return
         match command:
+            case cmd.AskPredicate() if self.answer_here is not None:
+                answer = self.answer_here(command)
+                if answer is not None:
+                    self.receive(answer)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._in_flight(command, "evaluation")
                 self._host.evaluate(command)
-            case cmd.Perform() | cmd.Queue():
-                self._launch(command)
             case cmd.Ask():
                 self._ask(command)
             case cmd.Undo():
                 self._in_flight(command, "rollback")
                 self._host.undo(command)
             case cmd.Claim():
-                self._claim(command)
+                self.claims.claim(command)
             case _:
                 assert_never(command)
 
-    def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
-        self.line.begin(command)
-
-    def _claim(self, command: cmd.Claim) -> None:
-        """Grant it: claims are of one machine, and no other run is here."""
-        error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
-        self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
-
-    def _give_back(self, command: cmd.Release | cmd.Unclaim) -> None:
-        if isinstance(command, cmd.Release):
-            self.line.give_up(command.path)
-
     def _in_flight(self, command: cmd.Perform | cmd.Undo | Question, kind: Kind) -> None:
-        self.flights[command.path, kind] = self.flight_type(command.path, kind, command)
+        self.flights[command.path, kind] = self._make_flight(command.path, kind, command)
 
     def _ask(self, question: cmd.Ask) -> None:
         if self._handles_gates:
@@ -497,22 +603,22 @@ class Conductor:
     def _start(self, command: cmd.Perform) -> None:
         """Begin an attempt, unless the drive is ending, or is to end when nothing is in flight."""
         if self.ends is None and self._when_idle is not None and not self.flights:
-            self._end_drive(self._when_idle)
+            self.end_drive(self._when_idle)
         if self.ends is None:
             self._in_flight(command, "attempt")
             self._host.perform(command)
 
-    def _pull(self, path: str) -> None:
+    def _pull(self, path: str) -> Awaitable[None] | None:
         """Give the host a turn before a group begins more members, once the window has room."""
-        if len(self.flights) >= self._window:
-            self._pulls.append(path)
-        else:
-            self._host.turn(path)
+        if len(self.flights) < self._window:
+            return self._host.turn(path)
+        self._pulls.append(path)
+        return None
 
     def _go_on(self) -> None:
         """Let a group go on that waited for room in the window; end a drive that has drained."""
         if self._pulls and len(self.flights) < self._window:
-            self._host.turn(self._pulls.popleft())
+            self.todo.append(cmd.Pull(self._pulls.popleft()))
         self._end_if_drained()
 
     # -- how things end -------------------------------------------------------------------------
@@ -523,23 +629,24 @@ class Conductor:
         if flight is not None:
             flight.finished = True
             if self._pulls or self._drains is not None:
-                self._jobs.append(self._go_on)
+                self.jobs.append(self._go_on)
             if self.ends is not None and not self.flights:
-                self._jobs.append(self._close)
+                self.jobs.append(self._close)
         return flight
 
-    def _finished(self, path: str, end: End) -> None:
+    def on_finished(self, path: str, end: End) -> None:
+        """``finished``, at once."""
         flight = self.remove_flight(path, "attempt")
         if flight is None:
             return
         self.line.release(path)
         command: cmd.Perform = flight.command
         if flight.stopping:
-            self._halted(flight, command, end)
+            self.on_stopped(flight, command, end)
         else:
             self._attempt_over(command, end)
 
-    def _halted(self, flight: InFlight, command: cmd.Perform, end: End) -> None:
+    def on_stopped(self, flight: InFlight, command: cmd.Perform, end: End) -> None:
         """Record an attempt that was stopped, whatever it ended in, as that or as timed out."""
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
         abandoned = isinstance(end, cmd.Stopped) and end.abandoned
@@ -547,14 +654,14 @@ class Conductor:
             error = time_bound(command, self.now())[1]
             self.record(failure_event(command, error, known.total, abandoned=abandoned))
         else:
-            self.stopped(command.path, command.attempt, known, abandoned=abandoned)
+            self.report_stop(command.path, command.attempt, known, abandoned=abandoned)
 
-    def _overdue(self, path: str, known: cmd.BrokenOff, *, abandoned: bool) -> None:
+    def _on_overdue(self, path: str, known: cmd.BrokenOff, *, abandoned: bool) -> None:
         flight = self.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
             if not flight.stopping:
                 flight.stopping = flight.timed_out = True
-            self._finished(path, cmd.Stopped(path, flight.command.attempt, abandoned, known))
+            self.on_finished(path, cmd.Stopped(path, flight.command.attempt, abandoned, known))
 
     def _attempt_over(self, command: cmd.Perform, end: End) -> None:
         match end:
@@ -569,19 +676,15 @@ class Conductor:
             case _:
                 assert_never(end)
 
-    def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
+    def _on_interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
         flight = self.remove_flight(path, "attempt")
         if flight is not None:
             self.line.release(path)
             self.record(ev.StepInterrupted(path, reason, usage))
             if self.ends is None:
-                self._end_drive(reason)
+                self.end_drive(reason)
 
-    def _noticed(self, event: ev.Event) -> None:
-        if getattr(event, "path", "") in self.machine.run.nodes:
-            self.record(event)
-
-    def _undone(self, path: str, end: ev.RollbackCompleted) -> None:
+    def _on_undone(self, path: str, end: ev.RollbackCompleted) -> None:
         flight = self.remove_flight(path, "rollback")
         if flight is None or (self.ends is not None and end.error is not None):
             return  # it was broken off, and the next drive runs it again
@@ -591,7 +694,7 @@ class Conductor:
             end = rollback_event(path, StepTimeout(path, command.rollback.timeout_s))
         self.record(end)
 
-    def _answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
+    def _on_answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
         path, run = question.path, self.machine.run
         if self.remove_flight(path, "gate") is None or path in run.answered:
             return
@@ -601,25 +704,48 @@ class Conductor:
         if error is None:
             try:
                 answer, by = value
-                self._happened(ev.GateAnswered(path, answers.accept_answer(gate, answer), by))
+                self._on_happened(ev.GateAnswered(path, answers.accept_answer(gate, answer), by))
             except HandrailError as refused:
                 error = refused
         if error is not None:
             self.receive(cmd.GateRefused(path, error, at=self.now()))
 
-    def _happened(self, event: ev.Event) -> None:
+    def _on_happened(self, event: ev.Event) -> None:
+        gates, answered = self.machine.run.gates, self.machine.run.answered
+        if self.takes_no_message or (
+            isinstance(event, ev.GateAnswered)
+            and (event.path not in gates or event.path in answered)
+        ):
+            return
+        self.take_message(event)
+        if self.late:
+            self.jobs.append(self._fire_due)
+
+    @property
+    def takes_no_message(self) -> bool:
+        """True once the run is ending: messages are left for another drive."""
+        return self.machine.run.root.phase is Phase.ENDING or self.result is not None
+
+    def take_message(self, event: ev.Event) -> None:
         """Record a message, behind what was due before it was sent."""
-        if self._fire_timers(event.at):
-            self._jobs.appendleft(partial(self._happened, event))
-            return
-        run = self.machine.run
-        if run.root.phase is Phase.ENDING or self.result is not None:
-            return
         if isinstance(event, ev.GateAnswered):
-            if event.path not in run.gates or event.path in run.answered:
+            waits.accept_no_other_answer(self.machine.run, event)
+        if isinstance(event, (ev.GateAnswered, ev.SignalReceived)):
+            due, by = self.timers.next_due(), min(event.at, self.now())
+            if self.late or (due is not None and due < by):
+                self.late.append(event)
+                self.timers.at(by, self._record_late)
                 return
-            waits.accept_no_other_answer(run, event)
+        while self.late:  # a resume reads on behind the last recorded message
+            self._record_late()
         self.record(event)
+
+    def _record_late(self) -> None:
+        if not self.late:
+            return  # it was recorded ahead of another
+        event = self.late.popleft()
+        if not isinstance(event, ev.GateAnswered) or event.path in self.machine.run.gates:
+            self.record(event)
 
     def _dismiss_closed(self) -> None:
         """Stop the flights that were to have a gate answered that is closed now."""
@@ -631,27 +757,33 @@ class Conductor:
         self._handled.discard(path)
         flight = self.remove_flight(path, "gate")
         if flight is not None:
-            self._halt(flight)
+            self._request_stop(flight)
 
     # -- stopping -------------------------------------------------------------------------------
 
-    def _stop(self, path: str, *, again: bool) -> None:
+    def _carry_out_stop(self, path: str, *, again: bool) -> None:
         """Stop what is in flight or queued at a path; ``again``: another launch takes its place."""
+        withdrawn = self.claims.withdraw(path, again=again)
+        if withdrawn is not None:
+            self.report_stop(path, withdrawn.attempt)
+            return
+        if path in self.line.waiting and not again:
+            self.claims.give_back(path)
         queued = self.line.keep(path) if again else self.line.leave(path)
         if queued is not None:
-            self.stopped(path, queued.attempt)
+            self.report_stop(path, queued.attempt)
             self.line.admit()
         for kind in ("claim", "attempt", "evaluation"):
             flight = self.flights.get((path, kind))
             if flight is not None:
-                self._halt(flight)
+                self._request_stop(flight)
 
-    def _halt(self, flight: InFlight) -> None:
+    def _request_stop(self, flight: InFlight) -> None:
         if not flight.stopping:
             flight.stopping = True
             self._host.stop(flight)
 
-    def stopped(
+    def report_stop(
         self,
         path: str,
         attempt: int,
@@ -667,13 +799,18 @@ class Conductor:
 
     def _end_if_drained(self) -> None:
         if self._drains is not None and not self.flights:
-            self._end_drive(self._drains)
+            self.end_drive(self._drains)
 
-    def _interrupt(self, reason: str) -> None:
-        """End the drive as if the process were ending."""
-        self._end_drive(reason)
+    def interrupt(self, reason: str) -> None:
+        """End the drive because its process is to end: suspend the run, or cancel it."""
+        if self._suspends:
+            self.end_drive(reason)
+        elif not self._is_interrupted and self.ends is None and self.result is None:
+            self._is_interrupted = True
+            self.jobs.appendleft(lambda: self.record(ev.CancelRequested(reason)))
 
-    def _end_drive(self, reason: str) -> None:
+    def end_drive(self, reason: str) -> None:
+        """``end``, at once."""
         if self.ends is None and self.result is None:
             self.ends = reason
             for path in list(self.line.waiting):
@@ -682,9 +819,9 @@ class Conductor:
                 if kind == "gate":
                     flight.finished = True
                     del self.flights[path, kind]
-                self._halt(flight)
+                self._request_stop(flight)
             if not self.flights:
-                self._jobs.append(self._close)
+                self.jobs.append(self._close)
 
     def _close(self) -> None:
         if self.result is None:
@@ -693,25 +830,22 @@ class Conductor:
     # -- time -----------------------------------------------------------------------------------
 
     def _fire_due(self) -> None:
-        if self._fire_timers(self.now()):
-            self._jobs.appendleft(self._fire_due)
+        """Fire the timers of the next moment that is due, then look again."""
+        due = self.timers.next_due()
+        if due is not None and due <= self.now():
+            for what in self.timers.moment(self.now()):
+                self.fire(what)
+            self.jobs.appendleft(self._fire_due)
 
-    def _fire_timers(self, by: float) -> bool:
-        """Fire the timers of the next moment that is due by this time; True if any was."""
-        fired = False
-        for what in self.timers.moment(min(by, self.now())):
-            self._fire(what)
-            fired = True
-        return fired
-
-    def _fire(self, what: int | InFlight | Job) -> None:
+    def fire(self, what: int | InFlight | Job) -> None:
+        """Report a timer to the machine, stop what is in flight too long, or do a job."""
         match what:
             case int():
                 node, _ = self.machine.run.timers[what]
                 self.receive(cmd.TimerFired(node.path, what, at=self.now()))
             case InFlight():
                 what.timed_out = True
-                self._halt(what)
+                self._request_stop(what)
             case _:
                 what()
 

@@ -13,11 +13,11 @@ from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
     AgentNode,
-    Ending,
     RunState,
     StepNode,
     Stop,
 )
+from handrail.core.setting import Ending
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.later import later
 from handrail.model import events as ev
@@ -59,9 +59,12 @@ _LOST = "it was not undone: the code has no rollback for it any more, or does no
 def undo(run: RunState, node: Node, then: Callable[[], None]) -> None:
     """Run the rollbacks registered below the node, last first, then call ``then``.
 
-    Those that an earlier drive completed are not run again.
+    Those that an earlier drive completed are not run again; and none while code is retraced.
     """
     recorded = run.recorded
+    if run.retraces:
+        then()
+        return
     while node.rollbacks:
         done = recorded.at(node.rollbacks[-1][0]).undone
         if done is None:

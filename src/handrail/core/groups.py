@@ -67,6 +67,7 @@ class Members:
         "pulls",
         "results",
         "rollbacks",
+        "shown_by",
         "skipped",
         "started",
         "stopped",
@@ -93,6 +94,8 @@ class Members:
         """Once ``decided``: members that an earlier drive began, and this one did not enter yet."""
         self.stopped: str | None = None
         """Why an earlier drive was stopping the group, if a cancelled member shows that it was."""
+        self.shown_by = ""
+        """The path of that member."""
         self.decided = False
         """True if no further member may begin: one failed, won or was stopped, or the group must.
 
@@ -264,9 +267,9 @@ class GroupNode(CompositeNode):
     def _open_step(self, run: RunState, step: Step[Any]) -> None:
         members = self.members
         path = f"{self.base}/{step.name}"
-        if not self._may_begin(run, path):
+        if not self._admit(run, path):
             return
-        if run.take_path(self, path, run.where(self), "Name the steps of a group apart."):
+        if run.reserve_path(self, path, run.where(self), "Name the steps of a group apart."):
             index, members.started = members.started, members.started + 1
             run.open_child(self, step, path, index)
 
@@ -293,14 +296,14 @@ class GroupNode(CompositeNode):
             return
         value, key = given
         path = f"{self.base}/{key}"
-        if not self._may_begin(run, path):
+        if not self._admit(run, path):
             return
         if self.seen is not None and path in self.seen:
             before = [one for one in self.seen if one.startswith(f"{self.base}/")].index(path)
             hint = f"Items {before} and {index} have the same key {key!r}: give key= a unique one."
             run.mistake(DuplicateStepName(path, run.where(self), hint))
             return
-        if not run.take_path(self, path, run.where(self), ""):
+        if not run.reserve_path(self, path, run.where(self), ""):
             return
         member = MemberNode(path, self, self.inputs)
         member.index = index
@@ -308,19 +311,23 @@ class GroupNode(CompositeNode):
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
         told = verb.compared(item)
+        if run.retraces:
+            run.enter_member(member, verb, told, value)
+            return
         if replay_member(run, member, verb, told, value):
             return
         digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)
         member.phase = Phase.RUNNING
         run.record(ev.MemberStarted(path, index, key, digest))
-        _begin_body(run, member, verb, value)
+        begin_body(run, member, verb, value)
 
-    def _may_begin(self, run: RunState, path: str) -> bool:
-        """True if the member at this path may begin, or be taken from the record."""
-        return not self.members.decided or self._is_left(run, path)
+    def _admit(self, run: RunState, path: str) -> bool:
+        """Let the member at this path begin, or be taken from the record, if it may; True if so."""
+        return not self.members.decided or self._keep_left(run, path)
 
-    def _is_left(self, run: RunState, path: str) -> bool:
-        """True for a member that an earlier drive began before the group was decided.
+    def _keep_left(self, run: RunState, path: str) -> bool:
+        """Have a member stopped late that an earlier drive began before the group was decided; True
+        if it is one.
 
         It is entered, because it may have left rollbacks, and stopped once its record is replayed.
         """
@@ -352,7 +359,7 @@ class GroupNode(CompositeNode):
         members = self.members
         members.count(child, result)
         if result.status == "cancelled" and not members.decided:  # an earlier drive stopped it
-            members.stopped = result.error or "cancelled"
+            members.stopped, members.shown_by = result.error or "cancelled", child.path
             self._decided(run)
         judges = members.winner is None and type(self.verb).child_ended is not Group.child_ended
         if judges and self._decides(run, result):
@@ -403,12 +410,15 @@ class GroupNode(CompositeNode):
         if members.closed or self.live or self.phase is not Phase.RUNNING or self.stop is not None:
             return
         if members.stopped is not None and not members.decided_by_member and self.failure is None:
-            note_stopped_before(run, self, members.stopped)
+            note_stopped_before(run, self, members.shown_by, members.stopped)
             end_stopped(run, self)
             return
         if not (self.failure is not None or members.exhausted or members.decided_by_member):
             return
         self.stopped(run)
+        if run.retraces:
+            run.succeed(self, None)  # as recorded
+            return
         undone = compensation_error(run, self)
         failure = self.failure or _failure(self.path, self.verb, members, self.not_begun())
         if failure is None and undone is not None:
@@ -486,7 +496,8 @@ def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
         run.mistake(mistake)
 
 
-def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
+def begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
+    """Run the body of a member, or its only step."""
     function = verb.function
     what, made = call_user(run, function, value)
     if what == INTERRUPTED:

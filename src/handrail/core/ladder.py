@@ -39,6 +39,8 @@ class Next:
 
     launch: Launch
     due: float
+    margin_s: float = 0.0
+    """How much of the wait follows the end of a usage cap, as its backend told it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +180,9 @@ def _wait_for_cap(fault: Fault, here: Sequence[LadderStep], now: float) -> Ladde
         due = fault.retry_at + ladder.cap_margin_s
         if due - now > ladder.cap_max_wait_s:
             return Park(_cap_text(fault), _in_same_session(fault, "wait"))
-        if not waits and ladder.cap_probe_s is not None:
-            due = min(due, now + ladder.cap_probe_s)
-        return Next(_in_same_session(fault, "wait"), due)
+        if not waits and ladder.cap_probe_s is not None and due > now + ladder.cap_probe_s:
+            return Next(_in_same_session(fault, "wait"), now + ladder.cap_probe_s)
+        return Next(_in_same_session(fault, "wait"), due, ladder.cap_margin_s)
     if now - since + ladder.cap_wait_s > ladder.cap_max_wait_s:
         return Park(_cap_text(fault), _in_same_session(fault, "wait"))
     return Next(_in_same_session(fault, "wait"), now + ladder.cap_wait_s)

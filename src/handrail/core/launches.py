@@ -177,38 +177,20 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
         else next_launch(fault, node.rungs, run.now, seed)
     )
     match chosen:
-        case Next(which, due):
-            _climb(run, node, report, fault.reason, which, due)
-        case Park(advice, which):
-            _climb(run, node, report, advice, which, run.now, parked=True)
+        case Next(which, due, margin_s):
+            why, is_parked = fault.reason, False
+        case Park(why, which):
+            due, margin_s, is_parked = 0.0, 0.0, True
         case GiveUp():
             run.record(report.failed)
+            return
         case _:
             assert_never(chosen)
-
-
-def _climb(  # noqa: PLR0917  # the fields of one rung
-    run: RunState,
-    node: AgentNode,
-    report: cmd.LaunchFailed,
-    error: str,
-    which: Launch,
-    due: float,
-    *,
-    parked: bool = False,
-) -> None:
-    fault = report.fault
+    due = due if due > run.now else 0.0
+    whose = fault.backend, fault.session
     run.record(
         ev.LadderStep(
-            node.path,
-            node.attempt,
-            fault.kind,
-            error,
-            which,
-            due if due > run.now else 0.0,
-            fault.backend,
-            fault.session,
-            parked,
+            node.path, node.attempt, fault.kind, why, which, due, *whose, is_parked, margin_s
         )
     )
 

@@ -71,28 +71,18 @@ class Line:
 
     def begin(self, command: Waiting) -> None:
         """Begin an attempt, or grant a launch, now or when its turn comes."""
-        if type(command) is cmd.Perform:
-            self.launch(command)
-        else:
-            self.enqueue(command)
-
-    def launch(self, command: cmd.Perform) -> None:
-        """Begin an attempt, now or when its turn comes."""
-        if command.path in self.kept:
-            self._take_place(command)
-        elif command.path in self._granted:
-            self._granted.discard(command.path)
-            self._start(command)
-        elif self.free and not command.step.verb.starts_process():
-            self._start(command)
-        else:
-            self.enqueue(command)
-
-    def enqueue(self, command: Waiting) -> None:
-        """Queue an attempt or launch for the units of the run's limits that it needs."""
+        # fast road of admission.Admission.request
         if command.path in self.kept:
             self._take_place(command)
             return
+        if type(command) is cmd.Perform:
+            if command.path in self._granted:
+                self._granted.discard(command.path)
+                self._start(command)
+                return
+            if self.free and not command.step.verb.starts_process():
+                self._start(command)
+                return
         uses = command.step.modifiers.uses
         try:
             self._admission.request(command.path, uses, process=command.step.verb.starts_process())
@@ -205,3 +195,6 @@ class Line:
 
     def close(self) -> None:
         """Give back places that are shared with other runs; this line has none."""
+
+
+MakeLine: TypeAlias = Callable[[LineDriver, Admission, Callable[[cmd.Perform], None]], Line]

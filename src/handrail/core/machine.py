@@ -25,7 +25,7 @@ the others are steps. A node lives from when its path is reserved until its reco
 
 Every end goes through ``Record(StepCompleted)``: the engine journals it, shows it to the sinks and
 gives it back, and only then does the parent hear of it. So a generator never sees a result that a
-crash could take away.
+crash could take away, unless that had no effect outside of the run (see ``engine.driver``).
 
 *Stopping.* ``stop(node)`` marks a subtree: attempts in flight are cancelled, waits end at once, and
 as children end, ``RunCancelled`` is thrown into the generators above them, innermost first. Steps
@@ -38,7 +38,7 @@ else ends as cancelled.
 *The parts.* All state is one ``RunState``; the parts are functions over it, in modules that call
 only those below them. Each verb that has children or waits has a node class of its own, in
 ``children``, ``groups``, ``work``, ``validation`` and ``waits``. To have a part above it act, a
-part pushes an action on *the agenda*, a stack that one ``receive`` works off: ``_act`` says which
+part pushes an action on *the agenda*, a stack that one ``receive`` works off: ``act`` says which
 part carries out which action. Nothing recurses: a group of any number of members, or of members
 that are all recorded, takes one loop. Pushing in reverse keeps commands in tree order.
 """
@@ -75,14 +75,15 @@ from handrail.core.run_state import (
     MakeLaunch,
     Open,
     Pull,
+    Retrace,
     RunState,
-    Setting,
     StepNode,
     Stop,
     StopMember,
     StopMembers,
     TellParent,
 )
+from handrail.core.setting import Setting
 from handrail.core.user_code import call_user, interrupt
 from handrail.later import later
 from handrail.model import events as ev
@@ -90,13 +91,14 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.steps.leaves import Launching, PythonCall, StageCheck
-from handrail.steps.verbs import PLAIN, Leaf, is_simple
+from handrail.steps.verbs import Leaf
 
 if TYPE_CHECKING:
     from handrail.core import (
         attempts,
         budget,
         children,
+        compensation,
         failing,
         groups,
         launches,
@@ -118,9 +120,9 @@ if TYPE_CHECKING:
 else:
     later(
         globals(),
-        "core.attempts core.budget core.children core.failing core.groups core.launches "
-        "core.replaying core.retry core.steering core.stopping core.validation core.waits "
-        "core.work core.work_edits core.worktrees model.work:model_work record.outputs "
+        "core.attempts core.budget core.children core.compensation core.failing core.groups "
+        "core.launches core.replaying core.retry core.steering core.stopping core.validation "
+        "core.waits core.work core.work_edits core.worktrees model.work:model_work record.outputs "
         "steps.bodies:body_verbs steps.groups:group_verbs steps.waits:wait_verbs",
     )
 
@@ -173,7 +175,7 @@ class Machine:
         out = self.begin(event)
         run, agenda = self.run, self._agenda
         while agenda:
-            _act(run, agenda.pop())
+            act(run, agenda.pop())
         return out
 
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
@@ -202,7 +204,7 @@ class Machine:
         most += len(run.results)
         while agenda and len(run.results) < most:
             most -= 1
-            _act(run, agenda.pop())
+            act(run, agenda.pop())
         return out
 
     @property
@@ -217,7 +219,7 @@ class Machine:
         return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
 
-def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
+def act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
     """Carry out an internal action: the table of who does what."""
     match action:
         case EndBody(node, value, error):
@@ -243,6 +245,8 @@ def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one a
             node.stop_late(run, path)
         case StopMembers(node, reason, number):
             node.stop_members(run, reason, number)
+        case Retrace():
+            compensation.retrace(run, action, act)
         case _:
             assert_never(action)
 
@@ -292,6 +296,7 @@ def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
 
 
 def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
+    # fast road of replaying.keep_result
     node = run.nodes.pop(event.path, None)
     if not isinstance(node, StepNode):
         return
@@ -301,7 +306,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     step, parent = node.step, node.parent
     if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
-        and (step.modifiers is PLAIN or is_simple(step.modifiers))
+        and step.modifiers.simple
         and node.is_leaf
         and parent is not None
         and parent.generator is not None
@@ -349,7 +354,7 @@ def _tell_parent(run: RunState, node: Node, result: StepResult[Any]) -> None:
         if node.rollbacks is not None:
             _adopt(parent, node)
         if result.status == "cancelled" and parent.stop is None:
-            stopping.note_stopped_before(run, parent, result.error)  # in an earlier drive
+            stopping.note_stopped_before(run, parent, node.path, result.error)
     else:
         del parent.live[node.path]
     if parent.phase is Phase.FALLING_BACK and isinstance(parent, StepNode):

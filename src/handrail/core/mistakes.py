@@ -68,7 +68,7 @@ def secret_names(secrets: Mapping[str, str] | None) -> SecretNames:
     )
 
 
-def names_a_secret(secrets: SecretNames, path: str, where: str) -> DefinitionError | None:
+def mistake_of_secret_name(secrets: SecretNames, path: str, where: str) -> DefinitionError | None:
     """The mistake of a path whose last name contains a secret's value; None if it does not."""
     name = path.rpartition("/")[2]
     variable = next((known for value, known in secrets if value in name), None)

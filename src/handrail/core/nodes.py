@@ -61,6 +61,8 @@ class Node:
     """Its unfinished members by path, where it is a group."""
     unwinding: bool = False
     """True once RunCancelled was thrown into its generator; children opened now are clean-up."""
+    overdue: bool = False
+    """True while its own timeout stops it."""
 
     def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
         self.path = path
@@ -84,6 +86,13 @@ class Node:
         """Why it is being stopped, if it is."""
         self.hard = False
         """True if its generator is closed instead of unwound."""
+
+    def overdue_above(self) -> str:
+        """The path of the node around this one whose timeout stops it; "" if none does."""
+        above = self.parent
+        while above is not None and not above.overdue:
+            above = above.parent
+        return "" if above is None else above.path
 
     @property
     def base(self) -> str:

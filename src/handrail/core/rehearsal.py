@@ -29,15 +29,13 @@ RecordedQuestion: TypeAlias = cmd.AskFallback | cmd.FindStages
 class Rehearsal:
     """Collects events and the commands beyond the record. Mutable.
 
-    ``stamp`` numbers an event, and returns its time; progress carries those of the event before it.
-    ``shows``: progress is collected, too.
+    ``seq`` is the number of the last event. ``shows``: progress is collected, too.
     """
 
     def __init__(
         self,
         machine: Machine,
-        stamp: Callable[[ev.Event], float],
-        at: float,
+        now: Callable[[], float],
         seq: int,
         *,
         shows: bool = True,
@@ -48,50 +46,42 @@ class Rehearsal:
         """The commands beyond the record."""
         self.declared: dict[int, Callable[[], Types]] = {}
         """For an event by its place in ``happened``: returns the types to read its value by."""
-        self.known: deque[ev.Event] = deque()
         self._machine = machine
-        self._stamp = stamp
-        self._at = at
-        self._seq = seq
         self._shows = shows
         self._loop = CommandLoop(
-            machine, at, record=self._record, tell=self._tell, carry_out=self._hold
+            machine, seq=seq, now=now, append=self._keep, tell=self._tell, carry_out=self._hold
         )
         self.receive = self._loop.begin
 
-    def run(self, most: float = math.inf) -> bool:
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        return self._loop.seq
+
+    async def run(self, most: float = math.inf) -> bool:
         """Rehearse until the record is used up; False if ``most`` commands came first."""
-        if not self._loop.run(most):
-            return False
-        self._write_known()
-        return True
+        return await self._loop.run(most)
+
+    def note(self, event: ev.Event) -> None:
+        """Number an event that is in the record already."""
+        sent_at = event.at  # by which a wait judges whether it came in time
+        self._loop.number(event)
+        self.happened.append((ev.stamp(event, event.run_id, event.seq, sent_at), False))
 
     def _hold(self, command: cmd.Command) -> None:
         self.beyond.append(command)
 
-    def _write_known(self) -> None:
-        while self.known:
-            event = self.known.popleft()
-            sent_at = event.at  # by which a wait judges whether it came in time
-            self._at, self._seq = self._stamp(event), event.seq
-            ev.stamp(event, event.run_id, event.seq, sent_at)
-            self.happened.append((event, False))
-
-    def _record(self, command: cmd.Record) -> ev.Event:
-        if self.known:
-            self._write_known()
-        event, happened = command.event, self.happened
-        self._at, self._seq = self._stamp(event), event.seq
+    def _keep(self, event: ev.Event, /, *, sync: bool = False) -> None:
         if isinstance(event, WITH_VALUE):
-            self.declared[len(happened)] = declared_in(self._machine, event)
-        happened.append((event, command.sync))
-        return event
+            self.declared[len(self.happened)] = declared_in(self._machine, event)
+        self.happened.append((event, sync))
 
     def _tell(self, progress: ev.Progress) -> None:
         if not self._shows:
             return
-        if progress.seq != self._seq or not self._seq:  # else the core has stamped it already
-            ev.stamp(progress, self._machine.run.setting.run_id, self._seq, self._at)
+        seq = self._loop.seq
+        if progress.seq != seq or not seq:  # else the core has stamped it already
+            ev.stamp(progress, self._machine.run.setting.run_id, seq, self._machine.run.now)
         self.happened.append((progress, None))
 
 
@@ -104,24 +94,23 @@ class CatchingUp(Rehearsal):
     def __init__(
         self,
         machine: Machine,
-        stamp: Callable[[ev.Event], float],
-        at: float,
+        now: Callable[[], float],
         seq: int,
         *,
         held: Iterable[cmd.Command],
         shows: bool,
     ) -> None:
-        super().__init__(machine, stamp, at, seq, shows=shows)
-        self._now = at
+        super().__init__(machine, now, seq, shows=shows)
+        self._now = at = now()
         self._timers = Timers[InFlight](machine.run.timers)
         self._attempts: dict[str, cmd.Perform | cmd.Queue] = {}
         for command in held:
             self._hold(command)
         self.receive(cmd.Rehearsed(at=at))
 
-    def run(self, most: float = math.inf) -> bool:
+    async def run(self, most: float = math.inf) -> bool:
         """Go on until nothing is due any more; False if ``most`` commands came first."""
-        while super().run(most):
+        while await super().run(most):
             if not self._fire_next():
                 return True
             most -= 1
@@ -180,10 +169,10 @@ Rehearsing: TypeAlias = Generator[
 def rehearse(
     machine: Machine,
     first: ev.Event,
-    stamp: Callable[[ev.Event], float],
+    now: Callable[[], float],
     *,
+    seq: int = 0,
     known: Sequence[ev.Event] = (),
-    seq: Callable[[], int] = int,
     shows: bool = True,
 ) -> Rehearsing:
     """Rehearse from the first event of a drive; returns the commands beyond the record.
@@ -191,12 +180,13 @@ def rehearse(
     Yields each part that the record leads to, for the caller to run and to write what happened, and
     each question whose answer leads back into the record, for the caller to send that answer.
     ``known`` events are in the machine's record already, and are written before the first new one.
-    ``seq`` returns the number of the last event.
+    ``seq`` is the number of the last event.
     """
-    at = stamp(first)
-    rehearsal = Rehearsal(machine, stamp, at, first.seq, shows=shows)
+    ev.stamp(first, machine.run.setting.run_id, seq + 1, now())
+    rehearsal = Rehearsal(machine, now, first.seq, shows=shows)
     rehearsal.happened.append((first, False))
-    rehearsal.known.extend(known)
+    for event in known:
+        rehearsal.note(event)
     rehearsal.receive(first)
     yield rehearsal
     left, beyond = deque(rehearsal.beyond), list[cmd.Command]()
@@ -207,12 +197,11 @@ def rehearse(
             continue
         answer = yield command
         assert answer is not None
-        at = answer.at
-        rehearsal = Rehearsal(machine, stamp, at, seq(), shows=shows)
+        rehearsal = Rehearsal(machine, now, rehearsal.seq, shows=shows)
         rehearsal.receive(answer)
         yield rehearsal
         left.extendleft(reversed(rehearsal.beyond))
-    last = CatchingUp(machine, stamp, at, seq(), held=beyond, shows=shows)
+    last = CatchingUp(machine, now, rehearsal.seq, held=beyond, shows=shows)
     yield last
     return last.left()
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
 from handrail.core.changes import note_item_change, note_step_change
-from handrail.core.compensation import find_compensations
 from handrail.core.ending import note_recorded_rollbacks
-from handrail.core.items import Items
 from handrail.core.launches import resume_launches
 from handrail.core.nodes import MemberNode, Node, Phase, cleans_up
 from handrail.core.retry import attempt_failed
@@ -19,6 +17,7 @@ from handrail.core.run_state import (
     Attempt,
     EndStopped,
     LeafNode,
+    Retrace,
     RunState,
     StepNode,
     TellParent,
@@ -35,6 +34,9 @@ from handrail.steps.table import verb_of
 from handrail.steps.verbs import Step
 from handrail.steps.waits import Question
 
+if TYPE_CHECKING:
+    from handrail.core.items import Items
+
 _step_replayed = assembler(ev.StepReplayed)
 
 
@@ -46,6 +48,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
 
     None if there is none, or if something needs a closer look; then ``replay`` decides.
     """
+    # fast road of replaying.replay
     setting = run.setting
     record = run.recorded.get(path)
     end = None if record is None else record.end
@@ -53,10 +56,14 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
         return None
     if type(end.output) is Unresolved or parent.stop is not None or run.limits.max_steps:
         return None
+    if run.stops_at and run.stops_at.get(parent.path) == record.index:
+        return None
     codec = setting.codec
     if codec is not None and not matches(record.fingerprint, step, codec, setting.secrets):
         return None
     result = run.results[path] = replayed(end)
+    if run.retraces:
+        return result
     if record.index != parent.yields:
         run.record(ev.StepMoved(path, parent.yields))
     event = _step_replayed(setting.run_id, run.drive_seq, run.now, path, result, 0, None)
@@ -66,6 +73,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
 
 def replay(run: RunState, node: StepNode) -> bool:
     """Replay what is recorded of this step; True if nothing is left to do for it."""
+    # long road of replaying.replay_plain
     step, record = node.step, run.recorded.at(node.path)
     end = record.end
     is_kept = _is_answered(run, node) if end is None else end.success
@@ -86,9 +94,7 @@ def replay(run: RunState, node: StepNode) -> bool:
     run.emit(cmd.Record(run.started(node, record.verdict), step.modifiers.once))
     if record.attempts:
         _restore_children(run, node)
-        _find_compensations(
-            run, node, lambda: _restore_results(run, node, record), node.kept_items()
-        )
+        _retrace(run, node, lambda: _restore_results(run, node, record), items=node.kept_items())
     else:
         _continue_step(run, node, record)
     return True
@@ -99,21 +105,21 @@ def _is_answered(run: RunState, node: StepNode) -> bool:
     return type(node.step.verb) is Question and node.path in run.answered
 
 
-def _find_compensations(
-    run: RunState, node: StepNode, then: Callable[[], None], items: Items | None = None
+def _retrace(
+    run: RunState,
+    node: Node,
+    then: Callable[[], None],
+    body: tuple[Bodied, Any] | None = None,
+    items: Items | None = None,
 ) -> None:
-    """Have the rollbacks of a step's finished attempts found in the code, then call ``then``."""
-    find_compensations(
-        run,
-        node,
-        lambda search: search.below(node.path, node.step, node.inputs, items),
-        then,
-    )
+    """Have the code below a node retraced: of its end, or its finished attempts; then go on."""
+    node.phase = Phase.SEARCHING
+    run.push(Retrace(node, then, body, items))
 
 
 def _take_end(run: RunState, node: StepNode, record: PathState, end: StepResult[Any]) -> None:
     step, path, recorded = node.step, node.path, run.recorded
-    has_children = _may_have_children(step, record)
+    has_children = may_have_children(step, record)
     resolve(recorded, path, step, run.codec)
     if has_children:
         derive(recorded, path, run.setting.run_id)
@@ -125,7 +131,7 @@ def _take_end(run: RunState, node: StepNode, record: PathState, end: StepResult[
         note_recorded_rollbacks(run, path)
     run.emit(cmd.Tell(_event_of_replay(run, path, result)))
     if has_children:
-        _find_compensations(run, node, lambda: _end_returns(run, node, result, has_children=True))
+        _retrace(run, node, lambda: _end_returns(run, node, result, has_children=True))
     else:
         _end_returns(run, node, result)
 
@@ -153,6 +159,7 @@ def _end_returns(
 
 def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
     """Keep the result of a step whose end is recorded, and its rollback if it succeeded."""
+    # long road of machine._step_completed
     run.results[node.path] = result
     run.drop_timers(node)
     rollback = node.step.modifiers.rollback
@@ -164,7 +171,7 @@ def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
             node.rollbacks.append(entry)
 
 
-def _may_have_children(step: Step[Any], record: PathState) -> bool:
+def may_have_children(step: Step[Any], record: PathState) -> bool:
     """Whether anything may be recorded below an ended step; its verb may have been another."""
     return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.derived)
 
@@ -267,12 +274,7 @@ def replay_member(run: RunState, member: MemberNode, verb: Bodied, item: Any, va
     note_recorded_rollbacks(run, path)
     end = record.end
     run.emit(cmd.Tell(_event_of_replay(run, path, end)))
-    find_compensations(
-        run,
-        member,
-        lambda search: search.member(path, verb, value, member.inputs),
-        lambda: _member_end_returns(run, member, end),
-    )
+    _retrace(run, member, lambda: _member_end_returns(run, member, end), (verb, value))
     return True
 
 

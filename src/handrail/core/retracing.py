@@ -1,528 +1,583 @@
-"""Retraces the code of a run along its record: begins no step, and decides no end again.
+"""Retraces code along the record: a mode of the machine, in which every path answers from it.
 
-Bodies receive the recorded ends of the steps that they yield, and groups are retraced by their
-members. Code that the record does not lead to is left alone. A subclass says what to look at on the
-way: ``compensation`` looks for rollbacks, ``comparison`` for what has changed.
+A ``Retracing`` is a run in this mode. Its nodes and actions are the machine's own, so each verb has
+one interpreter. But nothing begins, and no end is decided again: no command leaves the run, a child
+that is not recorded ends what would open it, and each step ends as recorded. On the way the code is
+compared with the record. ``compensation`` and ``comparison`` say what is entered, and what becomes
+of a difference.
 """
 
 from __future__ import annotations
 
-import inspect
-import itertools
-from collections import ChainMap
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
-from typing import Any, Literal, TypeAlias, TypeGuard
+from collections.abc import Callable, Generator, Iterator, Sized
+from dataclasses import field
+from typing import Any, Literal, TypeAlias
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
-from handrail.core.commands import VisibleResults
+from handrail.core.changes import note_item_change, note_step_change
 from handrail.core.failing import failed_result, failure_on_record
-from handrail.core.generators import call, close
-from handrail.core.items import Items, is_body
-from handrail.core.run_state import RunState
-from handrail.errors import RunCancelled, StepTimeout
-from handrail.model import outcome
-from handrail.model.definition import bind_inputs
-from handrail.model.described import line_of
-from handrail.model.outcome import INTERRUPTED, INTERRUPTIONS, RAISED, RETURNED, YIELDED, resume
-from handrail.model.paths import attempt_base, join
-from handrail.model.results import StepFailed, StepResult, qualified
-from handrail.record.outputs import derive, resolve
-from handrail.record.path_tree import PathState
-from handrail.record.work import RecordedTasks
-from handrail.steps.bodies import (
-    MAKE,
-    MERGE,
-    TREE_STEPS,
-    ChildWorkflow,
-    HeldBody,
-    ScopedBody,
-    TreeBody,
-    Validation,
+from handrail.core.failures import body_error_text
+from handrail.core.generators import close
+from handrail.core.groups import GroupNode, begin_body
+from handrail.core.nodes import MemberNode, Node, Phase
+from handrail.core.replaying import may_have_children
+from handrail.core.run_state import (
+    Action,
+    Attempt,
+    BodyNode,
+    CompositeNode,
+    EndBody,
+    Open,
+    Pull,
+    RunState,
+    StepNode,
+    TellParent,
 )
-from handrail.steps.groups import Bodied, ForEachGroup, WorkGroup
-from handrail.steps.verbs import Step, Verb, alone, take
+from handrail.core.validation import ValidationNode
+from handrail.core.work import WorkNode
+from handrail.core.worktrees import WorktreeNode
+from handrail.errors import HandrailError, StepTimeout
+from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
+from handrail.model.outcome import INTERRUPTIONS
+from handrail.model.paths import encode_key, join
+from handrail.model.results import qualified
+from handrail.record.comparing import equal
+from handrail.record.outputs import derive, resolve
+from handrail.record.path_tree import PathState, replayed
+from handrail.record.results import children_of
+from handrail.steps.bodies import MERGE, TREE_STEPS, ChildWorkflow
+from handrail.steps.groups import Bodied, ForEachGroup
+from handrail.steps.verbs import Step, take
 
-Inputs: TypeAlias = Mapping[str, Any]
-_NO_MORE = object()
-Traversal: TypeAlias = Generator[Any, Any, None]
-"""Yields a traversal to run first, or a question to answer with ``Evaluated``.
-
-Questions are ``AskFallback`` and ``FindStages``.
-"""
 Outcome: TypeAlias = Literal["succeeded", "failed", "stopped", "open"]
 """How a body, or an attempt, ended. A stopped one may have stopped anywhere."""
+Question: TypeAlias = cmd.AskFallback | cmd.FindStages
 _STOPPED_BY_TIME = qualified(StepTimeout)
+_NO_STEP = "no such step"
+_LOST = GeneratorExit("the record does not lead on")
 
 
-class Place:
-    """A body, or an attempt of a step, that is retraced: where its children stand. Mutable."""
+@dataclass(slots=True)
+class Search:
+    """What is retraced below the ``root``, a node that stands for one of the real run. Mutable."""
 
-    __slots__ = ("attempt", "base", "line", "outcome", "path", "seen", "value")
+    retracing: Retracing
+    root: Node
+    then: Callable[[], None]
+    whole: bool = True
+    """What no rollback is due in is gone through, too, in order to compare it."""
+    agenda: list[Action] = field(default_factory=list)
+    question: Question | None = None
+    """What it waits for."""
 
-    def __init__(
-        self, path: str, base: str, attempt: int, outcome: Outcome, value: Any = None
-    ) -> None:
-        self.path = path
-        self.base = base
-        self.attempt = attempt
-        self.outcome: Outcome = outcome
-        self.value = value
-        """The recorded return value of the body, if it succeeded."""
-        self.seen: set[str] = set()
-        self.line = ""
-        """``file:line`` where the function of the body begins."""
+    def answer(self, report: cmd.Evaluated) -> None:
+        """Go on with the answer to its question."""
+        self.retracing.take_answer(self, report)
+
+    def close(self) -> None:
+        """Close the bodies that have been entered."""
+        self.retracing.close()
 
 
-class Retracing:
-    """Retraces the code of a run along its record. Mutable; its methods are hooks or traversals."""
+class Retracing(RunState):
+    """A run in the mode that retraces, beside the ``real`` one. Mutable.
 
-    def __init__(self, run: RunState) -> None:
-        self.run = run
-        self.recorded = run.recorded
-        self.line = ""
-        """``file:line`` of the code that is retraced now."""
-        self._traversals: list[Traversal] = []
-        self._results: dict[str, StepResult[Any]] = {}
-        """The results of the steps reached so far, which a handler may have seen."""
-        self._concurrent = set[str]()
-        """The groups that are being retraced."""
+    ``act`` carries out an action as the machine does.
+    """
 
-    # -- hooks ----------------------------------------------------------------------------------
+    retraces = True
+    counts_open = 0
+    """1 if an attempt without an end is retraced, too."""
+    search: Search
+
+    def __init__(self, real: RunState, act: Callable[[RunState, Action], None]) -> None:
+        super().__init__(real.definition, real.root.inputs, real.setting, real.node_types)
+        self.real, self._act = real, act
+        self.results, self.concurrent = real.results, real.concurrent
+        self.paused, self.bounds_steps = None, False
+        self.steering_requests.clear()
+        self._at: Node = self.root
+        """The node whose code runs."""
+        self._known: dict[tuple[str, int], list[str]] = {}
+        """The recorded children of the attempts that are retraced now, by base and attempt."""
+        self._fell_back = set[str]()
+        """The steps whose attempts are over, and whose fallback is retraced."""
+
+    # -- what a kind of retracing says ------------------------------------------------------------
 
     def enters(self, path: str) -> bool:
         """True if this step or member is retraced, with what is below it."""
         raise NotImplementedError
 
-    def enters_attempt(self, place: Place) -> bool:
-        """True if what an attempt of a step left is retraced."""
+    def enters_attempt(self, node: StepNode) -> bool:
+        """True if what this attempt of a step left is retraced."""
         raise NotImplementedError
 
-    def goes_on(self, place: Place, *, left: bool, beyond: bool) -> bool:
-        """True if another item of a group is looked at.
+    def compares(self, node: Node) -> bool:
+        """True if the children and the end of an attempt are to be as recorded."""
+        raise NotImplementedError
 
-        ``left``: recorded members are still to be found. ``beyond``: this item is past the last
-        recorded one, and the items may be endless.
-        """
-        del place
-        return left and not beyond
+    def differs(self, node: Node, path: str, was: str, now: str) -> None:
+        """Take a difference between record and code: ``path`` is the node's, or that of a child."""
+        raise NotImplementedError
 
-    def on_recorded(self, path: str, step: Step[Any], *, yielded: bool) -> None:
-        """Called for each step of the code that is recorded.
+    def text_of(self, value: Any) -> str:
+        """What a difference says of a body's value."""
+        raise NotImplementedError
 
-        A body ``yielded`` it, or another step contains it as data.
-        """
-
-    def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
-        """Called for each item of the code whose member is recorded, with its index in the code."""
-
-    def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
-        """Called after a step has been retraced."""
-
-    def on_unrecorded(
-        self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool
-    ) -> None:
-        """Called for a step, or a member, of the code that is not recorded.
-
-        ``stopped``: its body was being stopped by then.
-        """
-
-    def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
-        """Called at the end of a body, with what ``model.outcome.resume`` returned."""
-
-    def on_tasks(self, place: Place, verb: WorkGroup) -> None:
-        """Called before the tasks of an attempt of ``work`` are retraced."""
-
-    def group_ended(self, place: Place) -> None:
-        """Called when all members that the code has for an attempt are retraced."""
-
-    def stages(self, place: Place, verb: Validation) -> Traversal:
-        """Looks at the stages of a validation."""
-        del place, verb
-        yield from ()
+    def record_of(self, node: Node) -> PathState:
+        """What is recorded of a node."""
+        return self.recorded.at(node.path)
 
     # -- running --------------------------------------------------------------------------------
 
-    def begin(self, traversal: Traversal) -> None:
-        """Start a traversal, which ``next_question`` runs."""
-        self._traversals.append(traversal)
+    def select(self, search: Search) -> None:
+        """Let what is pushed from now on belong to this search."""
+        self.search, self.agenda, search.question = search, search.agenda, None
+        self.nodes[search.root.path] = search.root
 
-    def next_question(
-        self, report: cmd.Evaluated | None
-    ) -> cmd.AskFallback | cmd.FindStages | None:
-        """Continue with the answer to the last question, up to the next; None if all is done."""
-        given = report
-        while self._traversals:
-            try:
-                wanted = self._traversals[-1].send(given)
-            except StopIteration:
-                self._traversals.pop()
-                given = None
-                continue
-            given = None
-            if isinstance(wanted, (cmd.AskFallback, cmd.FindStages)):
-                return wanted
-            self._traversals.append(wanted)
-        return None
+    def work_off(self) -> None:
+        """Go on until all is done, or a question is asked."""
+        search, real = self.search, self.real
+        while self.agenda and search.question is None and not (self.counts_open and real.changes):
+            self._carry_out(self.agenda.pop())
+            for command in self.out:
+                self._answer_from_record(command)
+            self.out.clear()
+        if search.question is not None:
+            real.searches[search.question.path] = search
+            real.emit(search.question)
+
+    def _answer_from_record(self, command: cmd.Command) -> None:
+        """An attempt that would end, or ask, is over; all other commands are dropped."""
+        match command:
+            case cmd.Record(ev.MemberCompleted(path=path, result=result)):
+                node = self.nodes[path]
+                if not result.success and self.compares(node):
+                    self._compare_end(node, None, HandrailError(result.error))
+                self._over(node)
+            case cmd.Record(ev.StepCompleted(path=path) | ev.AttemptFailed(path=path)):
+                self._over(self.nodes[path])
+            case cmd.AskPredicate(path=path):
+                self._over(self.nodes[path])
+            case _:
+                pass
+
+    def _carry_out(self, action: Action) -> None:
+        node = self._at = action.node
+        if type(action) is TellParent and node.parent is not None:
+            self._at = parent = node.parent
+            if isinstance(parent, ValidationNode) and parent.path not in self._fell_back:
+                self._detach(node)
+                self.next_fix(parent)
+                return
+        match action:
+            case EndBody(_, value, error):
+                self._end_body(node, value, error)
+            case Open(step_node):
+                self._open(step_node)
+            case Attempt(step_node):
+                self._next_attempt(step_node)
+            case _:
+                self._act(self, action)
+
+    def take_answer(self, search: Search, report: cmd.Evaluated) -> None:
+        """Open the fallback step that a handler returned, if its record is to be entered."""
+        node, chosen = self.nodes[report.path], report.value
+        self.select(search)
+        assert isinstance(node, StepNode)
+        if isinstance(chosen, Step):
+            step: Step[Any] = chosen
+            self._open_if_entered(node, step, join(node.path, step.name))
+        if node.child is None:
+            self._over(node)
+        self.work_off()
 
     def close(self) -> None:
         """Close the bodies that have been entered."""
-        while self._traversals:
-            self._traversals.pop().close()
+        for node in reversed(self.nodes.values()):
+            if node.generator is not None:
+                close(node.generator)
+        self.nodes.clear()
 
-    # -- traversals -----------------------------------------------------------------------------
+    # -- in place of the run's own ----------------------------------------------------------------
 
-    def below(
-        self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None
-    ) -> Traversal:
-        """Retraces the attempts of a step, and its fallback if the step has ended.
+    def emit(self, command: cmd.Command) -> None:
+        """Drop the command; an interruption ends the real drive."""
+        if type(command) is cmd.EndDrive:
+            self.real.escaped = self.escaped
+            self.real.emit(command)
 
-        ``kept``: the items of a group that has not ended.
-        """
-        record, made = self.recorded.at(path), self._attempts_made(path)
-        if kept is None and isinstance(step.verb, ForEachGroup):
-            kept = Items(step.verb.items, again=made > 1)
-        for attempt in range(1, made + 1):
-            base = attempt_base(path, attempt)
-            place = Place(path, base, attempt, _outcome(record, attempt))
-            if self.enters_attempt(place):
-                yield self._attempt(place, made, step, inputs, kept)
-        if step.modifiers.on_error is not None and (record.end is not None or self.counts_open):
-            yield self._fallback(path, made, step, inputs, record)
-
-    def _attempts_made(self, path: str) -> int:
-        """How many attempts a step has made; one without an end counts if ``counts_open``."""
-        record = self.recorded.at(path)
-        if record.end is not None:
-            return max(record.attempts, record.end.attempts)
-        return record.attempts + self.counts_open
-
-    counts_open = 0
-    """1 if an attempt without an end is retraced, too."""
-
-    def call(self, function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
-        """``outcome.call``; an interruption is raised by the engine, when the drive has ended."""
-        what, given = called = outcome.call(function, *args)
-        if what == INTERRUPTED:
-            self.run.escaped = given
-        return called
-
-    def member(self, path: str, verb: Bodied, value: Any, inputs: Inputs) -> Traversal:
-        """Retraces a member of a group."""
-        end = self.recorded.at(path).end
-        how: Outcome = "open" if end is None else _outcome_of_end(end)
-        place = Place(path, path, 1, how, None if end is None else end.output)
-        what, made = self.call(verb.function, value)
-        if what != RETURNED:
-            self.body_ended(place, RAISED, made, stopped=False)
-            return
-        if _is_step(made):
-            take(made)
-            yield self._only_step(place, made, inputs)
-        elif is_body(made):
-            yield self.body(place, made, inputs)
-
-    def _only_step(self, place: Place, step: Step[Any], inputs: Inputs) -> Traversal:
-        """Retraces the only step of a member."""
-        path = f"{place.path}/{step.name}"
-        if self.recorded.knows(path):
-            place.seen.add(path)
-            self.on_recorded(path, step, yielded=False)
-            if self.enters(path):
-                yield self.step(path, step, inputs)
+    def stop_root(self, reason: str, *, hard: bool) -> None:
+        """End what makes a mistake, or hits a limit, as if its body had raised it."""
+        del hard
+        self.ending = None
+        if isinstance(self._at, GroupNode):
+            self._over(self._at)
         else:
-            self.on_unrecorded(place, path, step, stopped=False)
-        self.group_ended(place)
+            self.push(EndBody(self._at, None, HandrailError(reason)))
 
-    def step(self, path: str, step: Step[Any], inputs: Inputs) -> Traversal:
-        """Retraces what is below a step, then calls ``on_retraced`` for the step itself."""
-        yield self.below(path, step, inputs)
-        self.on_retraced(path, step, inputs)
+    def enter(self, node: BodyNode, generator: Generator[Any, Any, Any]) -> None:
+        """Run this generator as the node's body, along the record."""
+        super().enter(node, generator)
+        self.places[node.path] = None  # its visits were counted
+        records = [self.recorded.at(path) for path in self.known(node)]
+        clean_up = [record.index for record in records if record.cleanup]
+        before = [record.index for record in records if clean_up and record.index < min(clean_up)]
+        if before:
+            self.stops_at[node.path] = max(before)
 
-    def _attempt(
-        self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
-    ) -> Traversal:
-        verb, base = step.verb, place.base
-        walk = WALKS.get(type(verb))
-        if walk is not None:
-            yield walk(self, place, verb, inputs, items)
+    def open_child(
+        self, parent: Node, step: Step[Any], path: str, index: int | None = None
+    ) -> StepNode | None:
+        """A node for a step that is recorded; another one ends what would open it."""
+        record, is_yielded = self.recorded.get(path), parent.generator is not None
+        is_known = record is not None and (
+            is_yielded or parent.path in self._fell_back or record.attempt == max(1, parent.attempt)
+        )
+        is_in_body = is_yielded or isinstance(parent, MemberNode)
+        may_skip = not is_yielded and isinstance(parent, (GroupNode, MemberNode))
+        if is_known and not (may_skip and not self.enters(path)):
+            return super().open_child(parent, step, path, index)
+        take(step)
+        if is_known and is_in_body:
+            self._compare_step(path, step, yielded=False)
+        elif is_in_body:
+            self._unrecorded(parent, path, step)
+        self._lose(parent)
+        return None
+
+    def enter_member(self, member: MemberNode, verb: Bodied, item: Any, value: Any) -> None:
+        """Retrace a member that its group opens."""
+        group, path = member.parent, member.path
+        assert group is not None
+        if not self.recorded.knows(path):
+            self._unrecorded(group, path, None)
+            self._detach(member)
             return
-        self._concurrent.add(base)
-        for one in verb.held():
-            below = f"{base}/{one.name}"
-            if self.enters(below) and self.recorded.at(below).attempt <= made:
-                self.on_recorded(below, one, yielded=False)
-                yield self.step(below, one, inputs)
-        self._concurrent.discard(base)
+        self._at = member
+        note_item_change(self.real, path, item)
+        if self.enters(path):
+            begin_body(self, member, verb, value)
+        else:
+            self._finish(member)
 
-    def rounds(self, place: Place, verb: Validation, inputs: Inputs, _: Items | None) -> Traversal:
-        """Retraces the stages and fixes of a validation."""
-        yield self.stages(place, verb)
-        fix = verb.on_failure
-        if fix is None:
-            return
-        for known in self.recorded.children(place.path):
-            number, __, name = known.removeprefix(f"{place.base}/").partition("/")
-            if name == fix.name and number.isdigit() and self.enters(known):
-                self.on_recorded(known, fix, yielded=False)
-                yield self.step(known, fix, inputs)
+    # -- nodes ----------------------------------------------------------------------------------
 
-    def members(
-        self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items | None
-    ) -> Traversal:
-        """Retraces the members of ``for_each``."""
-        assert items is not None
-        begun = self.in_place(place)
-        left = {one for one in begun if self.enters(one)}
-        last = max((self.recorded.at(one).index for one in begun), default=-1)
-        self._concurrent.add(place.base)
-        for index, (item, value, key) in enumerate(self._keyed(verb, items)):
-            member = f"{place.base}/{key}"
-            if member in left:
-                left.discard(member)
-                place.seen.add(member)
-                self.on_recorded_item(place, member, item, index)
-                if self.enters(member):
-                    yield self.member(member, verb, value, inputs)
-            elif not self.recorded.knows(member):
-                self.on_unrecorded(place, member, None, stopped=False)
-            beyond = index >= last and not isinstance(verb.items, Sized)
-            if not self.goes_on(place, left=bool(left), beyond=beyond):
-                break
-        self._concurrent.discard(place.base)
-        self.group_ended(place)
+    def _open(self, node: StepNode) -> None:
+        path, step, record = node.path, node.step, self.recorded.at(node.path)
+        yielded = node.parent is not None and node.parent.generator is not None
+        leads_on = record.end is not None or self.counts_open
+        resolve(self.recorded, path, step, self.codec)
+        if leads_on and yielded and may_have_children(step, record):
+            derive(self.recorded, path, self.setting.run_id)
+        self._compare_step(path, step, yielded=yielded)
+        if leads_on and may_have_children(step, record) and self.enters(path):
+            self._next_attempt(node)
+        else:
+            self._finish(node)
 
-    def tasks(self, place: Place, verb: WorkGroup, inputs: Inputs, _: Items | None) -> Traversal:
-        """Retraces the tasks that began, in the tree order that the record has."""
-        self.on_tasks(place, verb)
-        recorded = self.recorded
-        derive(recorded, place.path, self.run.setting.run_id)
-        tasks = RecordedTasks(recorded, place.path, place.attempt, verb.tasks)
-        left = {one for one in self.in_place(place) if self.enters(one)}
-        known = {task.id for task in recorded.tasks.get(place.path, ())}
-        new = {task.id for task in verb.tasks} - known
-        self._concurrent.add(place.base)
-        for task in tasks.in_order():
-            member = tasks.path_of(task.id)
-            if member in left:
-                left.discard(member)
-                place.seen.add(member)
-                self.on_recorded_item(place, member, task.payload, recorded.at(member).index)
-                if self.enters(member):
-                    yield self.member(member, verb, task, inputs)
-            elif task.id in new and not recorded.knows(member):
-                self.on_unrecorded(place, member, None, stopped=False)
-        self._concurrent.discard(place.base)
-        self.group_ended(place)
-
-    def _keyed(self, verb: ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
-        """Each item, with its value for the body and its key, until the user's code raises."""
-        what, given = self.call(items.from_first)
-        for index in itertools.count():
-            if what == RETURNED:
-                what, item = self.call(next, given, _NO_MORE)
-            if what != RETURNED or item is _NO_MORE:
+    def _next_attempt(self, node: StepNode) -> None:
+        """Begin the next attempt that is entered; after the last one the fallback, or the end."""
+        record = self.recorded.at(node.path)
+        made = record.attempts + self.counts_open
+        if record.end is not None:
+            made = max(record.attempts, record.end.attempts)
+        while isinstance(node, CompositeNode) and node.attempt < made:
+            node.attempt += 1
+            node.phase = Phase.RUNNING
+            if not (node.verb.leaf or node.verb.waits) and self.enters_attempt(node):
+                self._begin_attempt(node)
                 return
-            what, made = self.call(verb.keyed, item, index)
-            if what == RETURNED:
-                yield item, *made
+        may_fall_back = record.attempts >= made if record.end is not None else self.counts_open
+        if not may_fall_back or not self._falls_back(node):
+            self._finish(node)
 
-    def scope(self, place: Place, verb: ScopedBody, inputs: Inputs, _: Items | None) -> Traversal:
-        """Retraces the generator of a scope, unless it has begun already."""
-        if _is_new(verb.body):
-            end = self.recorded.at(place.path).end
-            place.value = None if end is None else end.output
-            yield self.body(place, verb.body, inputs)
-
-    def child(self, place: Place, verb: ChildWorkflow, _: Inputs, __: Items | None) -> Traversal:
-        """Retraces the body of a child workflow."""
-        definition = verb.workflow.definition
-        try:
-            inputs = bind_inputs(definition, verb.args, verb.kwargs)
-            if self.run.unrecordable(inputs, f"step {place.path!r}") is not None:
-                return  # it failed before it began
-        except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
+    def _begin_attempt(self, node: CompositeNode) -> None:
+        node.stop, node.hard, node.overdue, node.failure, node.yields = None, False, False, None, 0
+        if isinstance(node, ValidationNode):
+            self.begin_rounds(node)
             return
-        what, generator = self.call(call, definition, inputs)
-        if what != RETURNED:
+        of_steps = isinstance(node, GroupNode) and not isinstance(node.verb, Bodied)
+        if of_steps and not any(map(self.enters, self.known(node))):
+            self._leave(node)
             return
-        child = self.recorded.at(place.path).child
-        place.value = None if child is None else child.value
-        yield self.body(place, generator, inputs)
-
-    def called_body(
-        self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs, _: Items | None
-    ) -> Traversal:
-        """Retraces the steps of a function, which is called with its arguments."""
-        what, made = self.call(verb.body, *verb.args)
-        if what != RETURNED:
-            return  # its record stands, whatever the code does now
-        end = self.recorded.at(place.path).end
-        place.value = None if end is None else end.output
-        if isinstance(verb, TreeBody):
-            yield self._steps_around_body(place, verb, inputs)
-        if place.outcome == "failed" and not self._body_began(place, verb):
+        node.begin(self)
+        if not isinstance(node, GroupNode) or node.live is None:
             return
-        if _is_step(made):
-            take(made)
-            yield self.body(place, alone(made), inputs)
-        elif is_body(made):
-            yield self.body(place, made, inputs)
+        node.members.window = None
+        if isinstance(node.verb, ForEachGroup):
+            node.members.items = self._as_far_as_recorded(node, node.verb, node.members.items)
+        elif isinstance(node, WorkNode):
+            node.queue.only_begun = True
+            self._compare_tasks(node)
 
-    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Traversal:
-        """Retraces the steps around the body of a worktree: git operations, and the set-up."""
-        setup = verb.setup
-        for path in self.in_place(place):
-            name = path.rpartition("/")[2]
-            if name in TREE_STEPS:
-                place.seen.add(path)
-            elif setup is not None and name == setup.name:
-                place.seen.add(path)
-                self.on_recorded(path, setup, yielded=False)
-                if self.enters(path):
-                    yield self.step(path, setup, inputs)
+    def _as_far_as_recorded(
+        self, node: GroupNode, verb: ForEachGroup, items: Iterator[Any]
+    ) -> Iterator[Any]:
+        """The items that are looked at; the others may be endless."""
+        begun = self.known(node)
+        whole = self._is_complete(node)
+        left = set() if whole else {path for path in begun if self.enters(path)}
+        last = max((self.recorded.at(path).index for path in begun), default=-1)
+        may_be_endless = not isinstance(verb.items, Sized)
+        for index, item in enumerate(items):
+            yield item
+            beyond = may_be_endless and index >= last
+            if not whole:
+                left.discard(next(reversed(node.seen or {"": None})))
+            if (beyond and self.real.changes) if whole else (beyond or not left):
+                return
 
-    def _body_began(self, place: Place, verb: HeldBody | TreeBody) -> bool:
-        """False for a body that never began, because a step before it had failed."""
-        if isinstance(verb, HeldBody):
-            return True
-        ends = {one.rpartition("/")[2]: self.recorded.at(one).end for one in self.in_place(place)}
-        if MERGE in ends:
-            place.outcome = "open"  # it succeeded, and its value is recorded nowhere
-        before = [MAKE] if verb.setup is None else [MAKE, verb.setup.name]
-        return all((end := ends.get(name)) is not None and end.success for name in before)
+    def begin_rounds(self, node: ValidationNode) -> None:
+        """Retrace the rounds of a validation."""
+        self.next_fix(node)
 
-    def in_place(self, place: Place) -> list[str]:
-        """The recorded children of a body, or of an attempt, in order."""
-        prefix = f"{place.base}/" if place.base else ""
-        return [
-            one
-            for one in self.recorded.children(place.path)
-            if one.startswith(prefix)
-            and (not place.path or self.recorded.at(one).attempt == place.attempt)
-        ]
+    def next_fix(self, node: ValidationNode) -> None:
+        """Open the next fix that is recorded."""
+        fix = node.verb.on_failure
+        for path in self.known(node) if fix is not None else ():
+            number, _, name = path.removeprefix(f"{node.base}/").partition("/")
+            is_fix = fix is not None and name == fix.name and number.isdigit()
+            if is_fix and path not in (node.seen or ()) and self._open_if_entered(node, fix, path):
+                return
+        self._leave(node)
 
-    def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Traversal:
-        """Run a body against the record, as far as the record leads."""
-        last = self._last_step_before_cleanup(self.in_place(place))
-        line, stopped = self.line, False
-        place.line = line_of(generator) if place.path else ""
-        given: Any
-        what, given = resume(generator)
-        try:
-            while what == YIELDED and _is_step(given):
-                step = given
-                take(step)
-                self.line = line_of(generator)
-                path = join(place.base, step.name)
-                if path in place.seen:
-                    break
-                if not self.recorded.knows(path):
-                    self.on_unrecorded(place, path, step, stopped=stopped)
-                    return
-                place.seen.add(path)
-                end = self._resolve_end(path, step)
-                if self.enters(path) and (end is not None or self.counts_open):
-                    yield self.step(path, step, inputs)
-                if end is None:
-                    return
-                self._results.update(self.recorded.below(path))
-                self._results[path] = end
-                stops = end.status == "cancelled" or self.recorded.at(path).index == last
-                what, given = _sent(generator, end, stops=stops and not stopped)
-                stopped = stopped or stops
-            self.body_ended(place, what, given, stopped=stopped)
-        finally:
-            close(generator)
-            self.line = line
-        if what == RAISED and isinstance(given, INTERRUPTIONS):
-            self.run.escaped = given
+    def _open_if_entered(self, node: StepNode, step: Any, path: str) -> bool:
+        take(step)
+        entered = self.enters(path) and self.reserve_path(node, path, "", "")
+        if entered:
+            self.open_child(node, step, path)
+        return entered
 
-    def _last_step_before_cleanup(self, known: Iterable[str]) -> int:
-        """The index of the last step before clean-up, when the body was stopped; else -1."""
-        records = [self.recorded.at(one) for one in known]
-        first = min((one.index for one in records if one.cleanup), default=-1)
-        return max((one.index for one in records if one.index < first), default=-1)
-
-    def _resolve_end(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
-        """The recorded end of a step that the code reaches, with its output; None without one."""
-        recorded = self.recorded
-        resolve(recorded, path, step, self.run.codec)
-        if recorded.at(path).end is not None:
-            derive(recorded, path, self.run.setting.run_id)
-        self.on_recorded(path, step, yielded=True)
-        return recorded.at(path).end
-
-    def _fallback(  # one thing: a fallback
-        self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathState
-    ) -> Traversal:
-        """Ask the handler for the fallback step, and retrace it if its record is to be entered."""
-        handler, failure = step.modifiers.on_error, record.failure
-        recorded, place = self.recorded, Place(path, path, record.attempts + 1, "open")
-        taken = self.in_place(place) if record.attempts == made or record.end is None else []
-        if handler is None or failure is None or not any(map(self.enters, taken)):
-            return
+    def _falls_back(self, node: StepNode) -> bool:
+        """Ask the handler for the fallback step, if its record is to be entered."""
+        path, handler, record = node.path, node.step.modifiers.on_error, self.recorded.at(node.path)
+        failure = record.failure
+        if handler is None or failure is None or path in self._fell_back:
+            return False
+        self._fell_back.add(path)
+        if not any(map(self.enters, self.known(node))):
+            return False
+        node.phase = Phase.FALLING_BACK
         ms = max(0.0, (failure.at - (record.started_at or failure.at)) * 1000)
-        failed = failed_result(step, path, failure_on_record(failure), failure.attempt, ms)
-        self._results.update(recorded.below(path))
-        view = self._view(path, inputs)
-        report: cmd.Evaluated = yield cmd.AskFallback(path, handler, failed, view)
-        chosen: Any = report.value
-        if _is_step(chosen):
-            take(chosen)
-            below = join(path, chosen.name)
-            if self.enters(below):
-                place.seen.add(below)
-                self.on_recorded(below, chosen, yielded=False)
-                yield self.step(below, chosen, inputs)
-        self.group_ended(place)
+        failed = failed_result(node.step, path, failure_on_record(failure), failure.attempt, ms)
+        self.results.update(self.recorded.below(path))
+        self.search.question = cmd.AskFallback(path, handler, failed, self.view(node))
+        return True
 
-    def _view(self, path: str, inputs: Inputs) -> cmd.View:
-        """What a handler could see when it was asked: no result that came later."""
-        results = ChainMap(self._results, self.run.results)
-        concurrent = self.run.concurrent | self._concurrent
-        return cmd.View(path, inputs, VisibleResults(results, concurrent, path), None)
+    # -- ends -----------------------------------------------------------------------------------
 
+    def _end_body(self, node: Node, value: Any, error: BaseException | None) -> None:
+        if node.generator is not None:
+            close(node.generator)
+            node.generator = None  # type: ignore[misc]
+        if error is not _LOST and self.compares(node):
+            self._compare_children(node)
+            self._compare_end(node, value, error)
+        if isinstance(error, INTERRUPTIONS):
+            self.real.escaped = error
+        self._leave(node)
 
-def _is_step(given: object) -> TypeGuard[Step[Any]]:
-    return type(given) is Step
+    def _over(self, node: Node) -> None:
+        """An attempt has come to its end, or as far as the record leads."""
+        of_members = isinstance(node, GroupNode) and isinstance(node.verb, Bodied)
+        by_code = of_members or isinstance(node, MemberNode) or node.path in self._fell_back
+        if by_code and self.compares(node):
+            self._compare_children(node)
+            self._compare_places(node)
+        self._leave(node)
 
+    def _leave(self, node: Node) -> None:
+        node.phase = Phase.ENDING
+        if isinstance(node, GroupNode):
+            node.members.interrupted = True  # it pulls no more
+            self.concurrent.discard(node.base)
+        self._known.pop((node.base, max(1, node.attempt)), None)
+        if isinstance(node, StepNode):
+            self.push(Attempt(node))
+        else:
+            self._finish(node)
 
-def _is_new(body: Generator[Any, Any, Any]) -> bool:
-    return inspect.getgeneratorstate(body) == inspect.GEN_CREATED
+    def _lose(self, parent: Node) -> None:
+        """A child tells nothing: a body cannot go on, a group has other members."""
+        if isinstance(parent, GroupNode) and parent.path not in self._fell_back:
+            if parent.members.exhausted:
+                self.push(Pull(parent))
+        elif parent.generator is not None:
+            self.push(EndBody(parent, None, _LOST))
+        else:
+            self._over(parent)
 
+    def _finish(self, node: Node) -> None:
+        """Give the parent the recorded end of a node."""
+        path, parent, record = node.path, node.parent, self.recorded.at(node.path)
+        del self.nodes[path]
+        self.places.pop(path, None)
+        self.tree.pop(path, None)
+        self.trees.pop(path, None)
+        if node is self.search.root:
+            self.search.then()
+            return
+        assert parent is not None
+        end = record.end
+        if end is not None and isinstance(node, StepNode):
+            if not node.is_leaf and node.attempt == 0:  # it was not entered
+                self.results.update(self.recorded.below(path))
+            end = self.results[path] = replayed(end)
+            self.keep_rollback(node)
+        yielded, falls_back = parent.generator is not None, parent.path in self._fell_back
+        is_told = yielded or falls_back or isinstance(parent, StepNode)
+        if end is None or not is_told or (type(parent) is GroupNode and not falls_back):
+            self._detach(node)
+            self._lose(parent)
+            return
+        if yielded and parent.stop is None:
+            is_last = record.index == self.stops_at.get(parent.path)
+            parent.stop = end.error or "cancelled" if is_last or end.status == "cancelled" else None
+        self.push(TellParent(node, end))
 
-def _outcome(record: PathState, attempt: int) -> Outcome:
-    """How an attempt of a step ended, as far as the record shows."""
-    failure = record.failure
-    if attempt <= record.attempts:
-        last = failure is not None and failure.attempt == attempt
-        timely = failure is not None and failure.error_type != _STOPPED_BY_TIME
-        return "failed" if last and timely else "stopped"
-    return "open" if record.end is None else _outcome_of_end(record.end)
+    def keep_rollback(self, node: StepNode) -> None:
+        """Called for a step that has been retraced."""
 
+    def _detach(self, node: Node) -> None:
+        self.nodes.pop(node.path, None)
+        parent = node.parent
+        if isinstance(parent, GroupNode) and parent.live is not None:
+            del parent.live[node.path]
+            if node.rollbacks is not None:
+                parent.members.rollbacks[node.index] = node.rollbacks
+        elif parent is not None:
+            parent.child = None
+            parent.rollbacks = [*(parent.rollbacks or ()), *(node.rollbacks or ())]
 
-def _outcome_of_end(end: StepResult[Any]) -> Outcome:
-    if end.status == "cancelled":
-        return "stopped"
-    return "succeeded" if end.success else "failed"
+    # -- what is recorded -----------------------------------------------------------------------
 
+    def known(self, node: Node) -> list[str]:
+        """The recorded children of a body, or of an attempt, in order."""
+        recorded, path = self.recorded, node.path
+        base, attempt = node.base, max(1, node.attempt)
+        if path in self._fell_back:
+            base, attempt = path, recorded.at(path).attempts + 1
+        found = self._known.get((base, attempt))
+        if found is None:
+            prefix = f"{base}/" if base else ""
+            found = self._known[base, attempt] = [
+                child
+                for child in recorded.children(path)
+                if child.startswith(prefix) and (not path or recorded.at(child).attempt == attempt)
+            ]
+        return found
 
-def _sent(generator: Generator[Any, Any, Any], end: StepResult[Any], *, stops: bool) -> Any:
-    """Resume the body with the end of its step; what it does next, as ``resume`` returns it."""
-    if stops or end.status == "cancelled":
-        return resume(generator, None, RunCancelled(end.error or "cancelled"))
-    if end.success:
-        return resume(generator, end.output)
-    return resume(generator, None, StepFailed(end))
+    def outcome(self, node: Node) -> Outcome:
+        """How a body, or an attempt, ended, as far as the record shows."""
+        record = self.record_of(node)
+        end, failure = record.end, record.failure
+        if node.path in self._fell_back:
+            return "open"
+        if isinstance(node, WorktreeNode) and self.recorded.knows(f"{node.base}/{MERGE}"):
+            return "succeeded" if end is not None and end.success else "open"  # no other value is
+        if 0 < node.attempt <= record.attempts:
+            last = failure is not None and failure.attempt == node.attempt
+            timely = failure is not None and failure.error_type != _STOPPED_BY_TIME
+            return "failed" if last and timely else "stopped"
+        if end is None or end.status == "cancelled":
+            return "open" if end is None else "stopped"
+        return "succeeded" if end.success else "failed"
 
+    def recorded_value(self, node: Node) -> Any:
+        """The recorded value that a body returned."""
+        record = self.record_of(node)
+        if isinstance(node, StepNode) and isinstance(node.step.verb, ChildWorkflow):
+            return None if record.child is None else record.child.value
+        return None if record.end is None else record.end.output
 
-WALKS: Mapping[type[Verb], Callable[[Retracing, Place, Any, Inputs, Items | None], Traversal]] = {
-    Validation: Retracing.rounds,
-    ForEachGroup: Retracing.members,
-    WorkGroup: Retracing.tasks,
-    ChildWorkflow: Retracing.child,
-    ScopedBody: Retracing.scope,
-    HeldBody: Retracing.called_body,
-    TreeBody: Retracing.called_body,
-}
-"""How an attempt is retraced whose steps the verb does not hold as data."""
+    # -- what is compared -----------------------------------------------------------------------
+
+    def _compare_step(self, path: str, step: Step[Any], *, yielded: bool) -> None:
+        """Compare a step that is recorded, if its success counts."""
+        end = self.recorded.at(path).end
+        is_success = end is not None and end.success and (yielded or self.search.whole)
+        if self.counts_open or is_success:
+            note_step_change(self.real, path, step)
+
+    def _unrecorded(self, parent: Node, path: str, step: Step[Any] | None) -> None:
+        """Compare a step, or a member, that the recorded run would have begun."""
+        if not self.compares(parent):
+            return
+        how, now = self.outcome(parent), "a member"
+        if step is not None:
+            now = self.fingerprint(step) or "a step"
+        past = how == "succeeded" or (how == "failed" and step is not None)
+        if (past and parent.stop is None) or (step is not None and self._unreached(parent)):
+            self.differs(parent, path, _NO_STEP, now)
+
+    def _compare_tasks(self, node: WorkNode) -> None:
+        """Compare the initial tasks of work that came to its end."""
+        was = [task.id for task in self.recorded.tasks.get(node.path, ())]
+        now = [task.id for task in node.verb.tasks]
+        if was == now or not self._is_complete(node):
+            return
+        differ = {*was} ^ {*now}
+        for task_id in (*now, *was):
+            if task_id in differ:
+                texts = ("a member", _NO_STEP) if task_id in was else (_NO_STEP, "a member")
+                self.differs(node, f"{node.base}/{encode_key(task_id)}", *texts)
+                return
+        self.differs(node, node.path, f"work from {was[0]!r} on", f"work from {now[0]!r} on")
+
+    def _is_complete(self, node: Node) -> bool:
+        """True if an attempt is to have just the children that are recorded."""
+        return self.compares(node) and self.outcome(node) == "succeeded"
+
+    def _compare_children(self, node: Node) -> None:
+        """Compare what is recorded with what the code has reached."""
+        for path in self._unreached(node):
+            self.differs(node, path, self.recorded.at(path).fingerprint or "a member", _NO_STEP)
+
+    def _unreached(self, node: Node) -> list[str]:
+        """The recorded children that the code did not reach, except those the run left out."""
+        out = {*self.record_of(node).unreached_children, *children_of(self.tree, node.path)}
+        missed: list[str] = []
+        for path in self.known(node):
+            of_tree = isinstance(node, WorktreeNode) and path.rpartition("/")[2] in TREE_STEPS
+            if path in out or of_tree:
+                continue
+            record = self.recorded.at(path)
+            has_come = record.ended() or self.recorded.children(path)
+            if has_come or (record.started_at is not None and self.outcome(node) != "succeeded"):
+                missed.append(path)
+        return missed
+
+    def _compare_places(self, node: Node) -> None:
+        """Compare where the members of a group stand in its output."""
+        if type(node) is not GroupNode or not self._is_complete(node):
+            return
+        left_out, prefix = self.record_of(node).unreached_children, f"{node.base}/"
+        for index, path in enumerate(path for path in node.seen or () if path.startswith(prefix)):
+            record = self.recorded.get(path)
+            if record is not None and record.index != index:
+                self.differs(node, path, "elsewhere", "moved")
+            elif path in left_out:
+                self.differs(node, path, _NO_STEP, "a member")
+
+    def _compare_end(self, node: Node, value: Any, error: BaseException | None) -> None:
+        """Compare the end of a body with the recorded one."""
+        how, known = self.outcome(node), self.recorded_value(node)
+        if node.stop is not None or how in {"stopped", "open"}:
+            return
+        if error is None and how == "failed":
+            error = self.unrecordable(value, f"step {node.path!r}")
+        if error is not None and how == "failed":
+            return
+        identity = self.codec.identity if self.codec is not None else repr
+        now = self.text_of(value) if error is None else f"failed: {body_error_text(error)}"
+        if how == "failed":
+            end = self.record_of(node).end or self.record_of(node).failure
+            self.differs(node, node.path, f"failed: {'' if end is None else end.error}", now)
+        elif error is not None or (
+            type(known) is not Unresolved and not equal(value, known, identity)
+        ):
+            self.differs(node, node.path, self.text_of(known), now)

@@ -9,31 +9,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.failures import AttemptFailure, facts_of
 from handrail.core.ledger import BudgetState
-from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
+from handrail.core.mistakes import SecretNames, mistake_of_secret_name, secret_names
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
+from handrail.core.setting import Ending, Setting
 from handrail.errors import DuplicateStepName, HandrailError, OutputNotSerializable, StepChange
 from handrail.later import later
 from handrail.model import events as ev
-from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.launch import Launch
-from handrail.model.policy import Limits
 from handrail.model.results import (
     A_PERSON,
     Failure,
     Incident,
     OpenGate,
     RollbackError,
-    RunStatus,
     Skipped,
     StepResult,
     StepStatus,
@@ -44,15 +41,14 @@ from handrail.model.results import (
 from handrail.model.shapes import OwnTree
 from handrail.record.path_tree import attempt_in
 from handrail.record.results import children_of
-from handrail.record.run_record import Recorded
 from handrail.steps.verbs import Step, take
 
 if TYPE_CHECKING:
-    from handrail.codec.codec import Codec  # attrs keeps the annotation as text
     from handrail.core.items import Items
     from handrail.record import outputs
     from handrail.steps import fingerprint as fingerprints
     from handrail.steps import waits as wait_verbs
+    from handrail.steps.groups import Bodied
 else:
     later(
         globals(),
@@ -326,6 +322,18 @@ class EndStopped(msgspec.Struct, gc=False):
     node: Node
 
 
+class Retrace(msgspec.Struct, gc=False):
+    """Retrace the code below a node, whose end or finished attempts are recorded; call ``then``.
+
+    A member has a ``body``: a verb and a value. A group that goes on keeps its ``items``.
+    """
+
+    node: Node
+    then: Callable[[], None]
+    body: tuple[Bodied, Any] | None = None
+    items: Items | None = None
+
+
 Action: TypeAlias = (
     Open
     | Attempt
@@ -338,6 +346,7 @@ Action: TypeAlias = (
     | StopMember
     | StopMembers
     | EndStopped
+    | Retrace
 )
 
 
@@ -354,38 +363,11 @@ class Search(Protocol):
         """Close the bodies that the search has entered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the run is to end, once its tree has unwound."""
-
-    status: RunStatus
-    error: str | None = None
-    error_type: str | None = None
-    traceback: str | None = None
-    failed_step: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The configuration of a machine, fixed before its first event.
-
-    ``codec`` is None if no other process will read the record. ``secrets`` are values, by name,
-    that no description of a step may contain. ``unwinds``: a request to cancel follows the
-    rehearsal, and no wait may end before it.
-    """
-
-    run_id: str
-    limits: Limits = Limits()
-    cleanup_timeout_s: float = 30.0
-    recorded: Recorded = field(default_factory=lambda: Recorded(()))
-    codec: Codec | None = None
-    max_crashes: int = 5
-    secrets: Mapping[str, str] | None = None
-    unwinds: bool = False
-
-
 class RunState:
     """The live state of one drive of one run. Mutable."""
+
+    retraces: ClassVar[bool] = False
+    """True in the mode that goes through code along the record: see ``core.retracing``."""
 
     def __init__(  # noqa: PLR0915  # one attribute a line
         self,
@@ -478,6 +460,8 @@ class RunState:
         """The signals on record that come once more in a resume, by the token of their time."""
         self.last_message = 0
         """The message number of the last signal that arrived."""
+        self.overdue: dict[str, str] = dict(recorded.overdue)
+        """As in the record, and for each node that an earlier drive was stopping."""
         # agents
         self.parked: dict[str, str] = {}
         """The advice for a person, by the path of the step that waits for them to act."""
@@ -491,6 +475,10 @@ class RunState:
         """The node whose rollbacks run, and what to call then, by the current rollback's path."""
         self.searches: dict[str, Search] = {}
         """Searches for rollbacks that wait for an answer, by the path of their question."""
+        self.stops_at: dict[str, int] = {}
+        """By body that is retraced, the index of the last step before its clean-up."""
+        self.retracing: Any = None
+        """The run beside this one that retraces code, once there is one."""
         self.undone: set[str] = set()
         self.rollback_errors: list[RollbackError] = []
         self.finished = False
@@ -581,7 +569,7 @@ class RunState:
 
     def open_child(
         self, parent: Node, step: Step[Any], path: str, index: int | None = None
-    ) -> StepNode:
+    ) -> StepNode | None:
         """A node for a step below ``parent``, to be opened within this ``receive``.
 
         The step counts as used, whoever made it: the author, a handler of theirs, or this library.
@@ -607,7 +595,11 @@ class RunState:
         node.yields = 0
         self.agenda.append(Advance(node))
 
-    def take_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
+    def enter_member(self, member: MemberNode, verb: Bodied, item: Any, value: Any, /) -> None:
+        """Retrace a member that its group opens, in a run that retraces."""
+        raise NotImplementedError
+
+    def reserve_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
         """Reserve ``path`` below ``parent``; end the run and return False if it is not allowed."""
         seen = parent.seen
         if seen is None:
@@ -615,14 +607,14 @@ class RunState:
         if path in seen:
             self.mistake(DuplicateStepName(path, where, hint))
             return False
-        if self.secrets and self.names_a_secret(path, where):
+        if self.secrets and self.refuse_secret_name(path, where):
             return False
         seen[path] = None
         return True
 
-    def names_a_secret(self, path: str, where: str) -> bool:
+    def refuse_secret_name(self, path: str, where: str) -> bool:
         """End the run, and return True, if the last name in the path contains a secret's value."""
-        mistake = names_a_secret(self.secrets, path, where)
+        mistake = mistake_of_secret_name(self.secrets, path, where)
         if mistake is not None:
             self.mistake(mistake)
         return mistake is not None
@@ -817,8 +809,9 @@ class RunState:
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
         unreached = self.unreached_children(node)
+        overdue = self._overdue_above(node) if status == "cancelled" else ""
         ended = ev.StepCompleted(
-            node.path, result, derived, node.consumed_signal, unreached, node.used
+            node.path, result, derived, node.consumed_signal, unreached, node.used, overdue
         )
         self.out.append(cmd.Record(ended, on_disk))
 
@@ -848,8 +841,15 @@ class RunState:
         )
         unreached = self.unreached_children(node)
         cause = None if failure is None else failure.cause
-        ended = ev.MemberCompleted(node.path, node.index, result, derived, unreached, found, cause)
+        overdue = self._overdue_above(node) if status == "cancelled" else ""
+        ended = ev.MemberCompleted(
+            node.path, node.index, result, derived, unreached, found, cause, overdue
+        )
         self.out.append(cmd.Record(ended))
+
+    def _overdue_above(self, node: Node) -> str:
+        """The step around a cancelled one whose timeout stops it, or did in an earlier drive."""
+        return self.overdue.get(node.path) or node.overdue_above()
 
     def unreached_children(self, node: Node) -> tuple[str, ...]:
         """The node's recorded children, of its attempts so far, that this drive did not reach."""

@@ -64,15 +64,19 @@ def end_rehearsal(run: RunState) -> None:
     run.after_rehearsal.clear()
 
 
-def note_stopped_before(run: RunState, node: Node, reason: str | None) -> None:
-    """Mark a node as stopped: its recorded child shows that an earlier drive was stopping it."""
+def note_stopped_before(run: RunState, node: Node, child: str, reason: str | None) -> None:
+    """Mark a node as stopped: its recorded child shows that an earlier drive was stopping it.
+
+    If its own timeout was why, it fails by that, whatever the words of the reason are.
+    """
     node.stop = reason or "cancelled"
     node.hard = was_hard(run, node)
-    if not isinstance(node, CompositeNode):
-        return
-    timeout_s = node.step.modifiers.timeout_s
-    if timeout_s is not None and _is_timeout_of(node.path, node.stop):
-        node.failure, node.overdue = failure_of(StepTimeout(node.path, timeout_s)), True
+    overdue = run.overdue.get(child, "")
+    if overdue != node.path:
+        run.overdue[node.path] = overdue
+    elif isinstance(node, CompositeNode) and node.step.modifiers.timeout_s is not None:
+        error = StepTimeout(node.path, node.step.modifiers.timeout_s)
+        node.failure, node.overdue = failure_of(error), True
 
 
 def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
@@ -152,9 +156,3 @@ def stopped_child_ended(
     parent.note_child(node, result)
     if not parent.live and parent.child is None:
         end_stopped(run, parent)
-
-
-def _is_timeout_of(path: str, reason: str) -> bool:
-    """True if the reason is this step's own timeout, of whatever length."""
-    text = str(StepTimeout(path, 0.0))
-    return reason.startswith(text.rpartition(" of ")[0])

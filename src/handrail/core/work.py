@@ -292,7 +292,8 @@ class WorkNode(GroupNode):
         begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
         if begun:
             self._next_index = 1 + max(recorded.at(one).index for one in begun)
-            self._asks = any(recorded.at(one).end is not None for one in begun)
+            has_ends = any(recorded.at(one).end is not None for one in begun)
+            self._asks = has_ends and not run.retraces
             verdict = recorded.stops.get(self.path)
             if verdict is not None and verdict.attempt == self.attempt:
                 self._verdict = verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from contextvars import Context
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -15,7 +16,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import success_event, time_bound
 from handrail.core.conductor import End
 from handrail.core.run_state import RunState
-from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
+from handrail.engine.calls import UNBEGUN, InContext, await_value, call, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
@@ -49,22 +50,23 @@ class Attempts:
         loop: Loop,
         performer: Performer,
         skew: Skew,
+        claiming: Claiming,
         *,
         durable: bool,
     ) -> None:
         self.inline: Flight | None = None
         """The attempt that the driver performs in its own task now, if any."""
-        self._loop = loop
+        self._loop, self._conductor = loop, loop.conductor
         self._performer = performer
         self._skew = skew
         self._durable = durable
         self._ticks = 0
-        self._run_id, self._mask = loop.run_id, loop.mask
+        self._now = loop.conductor.now
+        self._run_id, self._mask = loop.conductor.run_id, loop.mask
         self._context, self._by_hand = loop.context, loop.tasks.by_hand
         self._in_place = performer.in_place
         self._surrounded = bool(performer.around) or performer.portable_format is not None
-        self.claiming: Claiming | None = None
-        """The claims of the drive; set by the driver."""
+        self._claiming = claiming
         contexts = performer.contexts
         self._services, self._config = contexts.services, contexts.config
 
@@ -74,24 +76,17 @@ class Attempts:
         """Perform an attempt on the fast road (see ``engine.driver``); the event of its end.
         None: it was stopped or interrupted, or the core decides about a failed launch.
         """
+        # fast road of perform.Performer.perform
+        # fast road of tasks.AsyncioTasks.inline
         self._ticks += 1
         if self._ticks >= TURN_STEPS:
             self._ticks = 0
             await anyio.lowlevel.checkpoint()
         context = self._context()
-        current = Current(
-            self._run_id,
-            command.path,
-            command.attempt,
-            command.interrupted,
-            False,  # noqa: FBT003  # by position, for speed: not cancelled
-            self._services,
-            self._config,
-            self._mask,
-            command.tree,
-        )
-        context.run(CURRENT.set, current)
+        context.run(CURRENT.set, current := self._current(command))
         before_s = self._skew.total_s
+        timed = command.step.modifiers.timeout_s is not None
+        due = self._now() + time_bound(command, 0.0)[0] if timed else None
         try:
             verb: Any = command.step.verb
             watch = self._in_place
@@ -106,77 +101,44 @@ class Attempts:
             elif command.step.modifiers.inline:
                 value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
                 if not hasattr(value, "__await__"):
-                    return success_event(command, value, None, self._loop.now())
+                    return success_event(command, value, None, self._now())
                 coroutine = await_value(value)
             else:
-                coroutine = self._performed(command, current)
+                kwargs = verb.kwargs or _NOTHING
+                coroutine = call(verb.action, verb.args, kwargs, inline=False, current=current)
             if self._by_hand:
                 try:
                     first = context.run(coroutine.send, None)
                 except StopIteration as stop:
                     outcome = stop.value
                 else:
-                    outcome = await self._finish_here(command, coroutine, context, first)
+                    outcome = await self._finish_here(command, coroutine, context, first, due)
             else:
-                outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
+                outcome = await self._finish_here(command, coroutine, context, UNBEGUN, due)
         except AttemptStopped:
             return None
         except INTERRUPTIONS as error:
-            self.interrupted(command.path, error)
+            self.on_interrupted(command.path, error)
             return None
         except BaseException as error:  # whatever an action raises fails its step
             if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
                 self._note_interruption(command.path, "cancelled")
                 raise
-            return raised_event(command, error)
+            try:
+                return raised_event(command, error)
+            except INTERRUPTIONS as raised:  # by the predicate of .retry(on=)
+                self.on_interrupted(command.path, raised)
+                return None
         if type(outcome) is _Ended:
             ended: ev.Event | cmd.LaunchFailed = outcome.event
             if isinstance(ended, cmd.LaunchFailed):
-                self._loop.receive(ended)
+                self._conductor.receive(ended)
                 return None
             return ended
-        return success_event(
-            command, outcome, None, self._loop.now() - (self._skew.total_s - before_s)
-        )
+        return success_event(command, outcome, None, self._now() - (self._skew.total_s - before_s))
 
-    async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
-        claims_of = None if self.claiming is None else self.claiming.of_launch
-        return _Ended(await self._performer.perform(command, current, claims_of))
-
-    async def _finish_here(
-        self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
-    ) -> Any:
-        """Await the rest of an attempt that did not end at once, so that it can be stopped."""
-        flight = Flight(command.path, ATTEMPT, command)
-        self.inline = flight
-        self._loop.stop_inline_if_asked(flight)
-        try:
-            return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
-        except AttemptStopped as stopped:
-            self._stopped_here(flight, abandoned=stopped.abandoned)
-            raise
-        finally:
-            self.inline = None
-            self._loop.look_at_clock()
-
-    def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
-        """Report the stop behind urgent messages: they say why the attempt was stopped."""
-        path, attempt = flight.path, flight.command.attempt
-        self._loop.queue_job(lambda: self._report_stop(path, attempt, abandoned=abandoned))
-
-    def _report_stop(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
-        self._loop.stopped(path, attempt, self._broken_off(path), abandoned=abandoned)
-
-    def _broken_off(self, path: str) -> cmd.BrokenOff:
-        return self._performer.broken_off.pop(path, cmd.NOTHING_KNOWN)
-
-    # -- in a task of its own -------------------------------------------------------------------
-
-    def perform(self, command: cmd.Perform) -> None:
-        """Start an attempt in a task of its own."""
-        loop, path = self._loop, command.path
-        flight: Flight = loop.flights[path, ATTEMPT]
-        flight.current = current = Current(
+    def _current(self, command: cmd.Perform) -> Current:
+        return Current(
             self._run_id,
             command.path,
             command.attempt,
@@ -187,45 +149,110 @@ class Attempts:
             self._mask,
             command.tree,
         )
+
+    async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
+        claims_of = self._claiming.of_launch
+        return _Ended(await self._performer.perform(command, current, claims_of))
+
+    async def _finish_here(
+        self,
+        command: cmd.Perform,
+        coroutine: Any,
+        context: Context,
+        first: Any,
+        due: float | None,
+    ) -> Any:
+        """Await the rest of an attempt that did not end at once, so that it can be stopped."""
+        flight = Flight(command.path, ATTEMPT, command)
+        self.inline = flight
+        self._loop.stop_inline_if_asked(flight)
+        watch = None if due is None else self._stop_in_time(flight, due)
+        try:
+            return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
+        except AttemptStopped as stopped:
+            self._stopped_here(flight, abandoned=stopped.abandoned)
+            raise
+        finally:
+            self.inline = None
+            if watch is not None:
+                self._loop.tasks.stop(watch)
+            self._loop.left_inline()
+
+    def _stop_in_time(self, flight: Flight, due: float) -> Flight:
+        """Have a task stop an attempt in the driver's own task once its time is over."""
+        loop, skew, clock = self._loop, self._skew, self._performer.clock
+        now, before_s, never = self._now, skew.total_s, anyio.Event()
+
+        async def wait() -> None:
+            while (until := due + skew.total_s - before_s) > now():
+                await clock.wait(never, until, busy=1)
+                loop.look_at_clock()
+            if self.inline is flight and not flight.stopping:
+                flight.timed_out = True
+                loop.stop_inline()
+
+        watch = Flight(flight.path, "timeout", None)
+        watch.finished = True
+        loop.tasks.start(watch, wait, loop.context())
+        return watch
+
+    def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
+        """Report the stop behind urgent messages: they say why the attempt was stopped."""
+        command: cmd.Perform = flight.command
+        known = self._broken_off(flight.path)
+        end = cmd.Stopped(flight.path, command.attempt, abandoned, known)
+        self._conductor.queue_job(lambda: self._conductor.on_stopped(flight, command, end))
+
+    def _report_stop(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
+        self._conductor.report_stop(path, attempt, self._broken_off(path), abandoned=abandoned)
+
+    def _broken_off(self, path: str) -> cmd.BrokenOff:
+        return self._performer.broken_off.pop(path, cmd.NOTHING_KNOWN)
+
+    # -- in a task of its own -------------------------------------------------------------------
+
+    def perform(self, command: cmd.Perform) -> None:
+        """Start an attempt in a task of its own."""
+        conductor, path = self._conductor, command.path
+        flight: Flight = conductor.flights[path, ATTEMPT]
+        flight.current = current = self._current(command)
         context = self._context()
         context.run(CURRENT.set, current)
-        loop.start(flight, lambda: self._at_work(command, current), context)
+        self._loop.start(flight, lambda: self._at_work(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            loop.limit(path, ATTEMPT, time_bound(command, loop.now())[0])
+            conductor.limit(path, ATTEMPT, time_bound(command, conductor.now())[0])
 
     async def _at_work(self, command: cmd.Perform, current: Current) -> Any:
-        claiming, performer = self.claiming, self._performer
-        claims_of = None if claiming is None else claiming.of_launch
-        if claiming is None or not claiming.depends_on_claims(command.path):
-            return await performer.perform(command, current, claims_of)
-        return await claiming.guarded(
-            command, lambda: performer.perform(command, current, claims_of)
-        )
+        claiming = self._claiming
+        perform = partial(self._performer.perform, command, current, claiming.of_launch)
+        if claiming.depends_on_claims(command.path):
+            return await claiming.guarded(command, perform)
+        return await perform()
 
     def end_of(self, flight: Flight, outcome: Any) -> End:
         """How an attempt that had a task of its own has ended."""
         command, path = flight.command, flight.path
         if flight.stopping or outcome is STOPPED or outcome is ABANDONED:
             abandoned, known = outcome is ABANDONED, self._broken_off(path)
-            return cmd.Stopped(path, command.attempt, abandoned, known, self._loop.now())
+            return cmd.Stopped(path, command.attempt, abandoned, known, self._conductor.now())
         if isinstance(outcome, BaseException):
             return raised_event(command, outcome)
         end: End = outcome
         return end
 
-    def interrupted(self, path: str, error: BaseException) -> None:
+    def on_interrupted(self, path: str, error: BaseException) -> None:
         """End the drive, because an action raised KeyboardInterrupt or SystemExit."""
         self._note_interruption(path, interruption(error))
-        self._loop.escaped(error)
+        self._loop.on_escaped(error)
 
     def _note_interruption(self, path: str, reason: str) -> None:
         if self._durable:
-            self._loop.record(ev.StepInterrupted(path, reason, self._broken_off(path).own))
+            self._conductor.record(ev.StepInterrupted(path, reason, self._broken_off(path).own))
         else:
-            node = self._loop.machine.run.nodes.get(path)
+            node = self._conductor.machine.run.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
-                self._loop.queue_job(lambda: self._report_stop(path, attempt))
+                self._conductor.queue_job(lambda: self._report_stop(path, attempt))
 
 
 def cancelled_itself() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -33,6 +33,7 @@ from handrail.model import outcome as outcomes
 from handrail.model.dataclass import dataclass
 from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.results import OpenGate, answer_words
+from handrail.ports.journal import WhenFree
 from handrail.shortening import clean
 from handrail.steps.verbs import Stage
 
@@ -156,21 +157,22 @@ class Callbacks:
         loop: Loop,
         evaluator: Evaluator,
         *,
-        answer: Callable[[str, Any, str | None], Awaitable[Any]],
+        answer: Callable[[str, Any, str | None], Any],
+        when_free: WhenFree,
     ) -> None:
-        self._loop = loop
+        self._loop, self._conductor = loop, loop.conductor
         self._evaluator = evaluator
-        self._answer = answer
+        self._answer, self._when_free = answer, when_free
 
-    def finished(self, flight: Flight, outcome: Any) -> None:
+    def on_finished(self, flight: Flight, outcome: Any) -> None:
         """Report the outcome of a flight to the core."""
         match flight.kind:
             case "evaluation":
-                self._evaluated(flight, outcome)
+                self._on_evaluated(flight, outcome)
             case "gate":
-                self._answered(flight, outcome)
+                self._on_answered(flight, outcome)
             case "rollback":
-                self._undone(flight, outcome)
+                self._on_undone(flight, outcome)
             case _:
                 raise AssertionError(flight.kind)
 
@@ -180,65 +182,78 @@ class Callbacks:
         """Call a small function of the user's, look up stages, or start a gate's handler."""
         loop = self._loop
         if isinstance(question, cmd.Ask):
-            asked: Flight = loop.flights[question.path, "gate"]
+            asked: Flight = self._conductor.flights[question.path, "gate"]
             loop.start(asked, lambda: self._answer_gate(asked, question), loop.context())
             return
+        self._begun(question, *outcomes.call(loop.context().run, self._evaluator.begin, question))
+
+    def answered_at_once(self, question: cmd.AskPredicate) -> cmd.Evaluated | None:
+        """Call a predicate; its answer, or None if that is awaited, or the drive is to end."""
+        loop = self._loop
         what, value = outcomes.call(loop.context().run, self._evaluator.begin, question)
+        if what == outcomes.RAISED:
+            return cmd.Evaluated(question.path, error=value, at=self._conductor.now())
+        if what == outcomes.RETURNED and not hasattr(value, "__await__"):
+            return cmd.Evaluated(question.path, value, at=self._conductor.now())
+        self._conductor.flights[question.path, "evaluation"] = Flight(
+            question.path, "evaluation", question
+        )
+        self._begun(question, what, value)
+        return None
+
+    def _begun(self, question: Question, what: int, value: Any) -> None:
+        loop, conductor = self._loop, self._conductor
         if what == outcomes.RETURNED and hasattr(value, "__await__"):
-            flight: Flight = loop.flights[question.path, "evaluation"]
+            flight: Flight = conductor.flights[question.path, "evaluation"]
             flight.awaited = value
             loop.start(flight, lambda: await_value(value), loop.context())
         elif what == outcomes.RETURNED:
-            loop.evaluated(question, value)
+            conductor.evaluated(question, value)
         else:
-            self._raised(question, value)
+            self._on_raised(question, value)
 
-    def _raised(self, question: Question, error: BaseException) -> None:
+    def _on_raised(self, question: Question, error: BaseException) -> None:
         """Report what a user's function raised; an interruption also ends the drive, which must not
         wait for an answer.
         """
         if isinstance(error, INTERRUPTIONS):
-            self._loop.escaped(error)
-            self._loop.queue_job(partial(self._loop.evaluated, question, error=error))
+            self._loop.on_escaped(error)
+            self._conductor.queue_job(partial(self._conductor.evaluated, question, error=error))
         else:
-            self._loop.evaluated(question, error=error)
+            self._conductor.evaluated(question, error=error)
 
-    async def evaluated(self, command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
-        """Evaluate, and wait for the outcome."""
-        return await self._evaluator.evaluated(command, self._loop.now())
-
-    def _evaluated(self, flight: Flight, outcome: Any) -> None:
+    def _on_evaluated(self, flight: Flight, outcome: Any) -> None:
         if outcome is STOPPED and hasattr(flight.awaited, "close"):
             flight.awaited.close()  # it was perhaps not begun, and would warn of that
         value, error = _ended(flight, outcome)
         if error is None:
-            self._loop.evaluated(flight.command, value)
+            self._conductor.evaluated(flight.command, value)
         else:
-            self._raised(flight.command, error)
+            self._on_raised(flight.command, error)
 
     async def _answer_gate(self, asked: Flight, command: cmd.Ask) -> tuple[HandrailError, ...]:
         """Have the gate's handler answer it; returns the failure of the run's journal, if any."""
         answer, by = await self._evaluator.answer(command.gate)
-        if self._loop.flights.get((command.path, "gate"), asked) is not asked:
+        if self._conductor.flights.get((command.path, "gate"), asked) is not asked:
             return ()  # the gate has opened again, and is another handler's to answer
         try:
-            await self._answer(command.path, answer, by)
+            await self._when_free(partial(self._answer, command.path, answer, by))
         except (JournalFailed, LeaseLost) as error:  # not the answer's fault
             return (error,)
         return ()
 
-    def _answered(self, flight: Flight, outcome: Any) -> None:
-        loop, path = self._loop, flight.path
-        loop.remove_flight(path, "gate")
-        if path not in loop.machine.run.gates or path in loop.machine.run.answered:
+    def _on_answered(self, flight: Flight, outcome: Any) -> None:
+        conductor, path = self._conductor, flight.path
+        conductor.remove_flight(path, "gate")
+        if path not in conductor.machine.run.gates or path in conductor.machine.run.answered:
             return
         if outcome is STOPPED and not flight.stopping:
             outcome = CancelledFromWithin(path)
         match outcome:
             case KeyboardInterrupt() | SystemExit():
-                loop.escaped(outcome)
+                self._loop.on_escaped(outcome)
             case BaseException():
-                loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
+                conductor.receive(cmd.GateRefused(path, outcome, at=conductor.now()))
             case (HandrailError() as failure,):
                 raise failure
             case _:
@@ -248,20 +263,23 @@ class Callbacks:
 
     def undo(self, command: cmd.Undo) -> None:
         """Start a rollback with its timeout."""
-        loop, evaluator, path = self._loop, self._evaluator, command.path
+        loop, conductor = self._loop, self._conductor
+        evaluator, path = self._evaluator, command.path
         contexts = evaluator.contexts
         services, config = contexts.services, contexts.config
-        current = Current(loop.run_id, path, 1, services=services, config=config, mask=loop.mask)
-        flight: Flight = loop.flights[path, "rollback"]
+        current = Current(
+            conductor.run_id, path, 1, services=services, config=config, mask=loop.mask
+        )
+        flight: Flight = conductor.flights[path, "rollback"]
         flight.current = current
         context = loop.context()
         context.run(CURRENT.set, current)
         loop.start(flight, lambda: evaluator.undo(command, current), context)
-        loop.limit(path, "rollback", command.rollback.timeout_s)
+        conductor.limit(path, "rollback", command.rollback.timeout_s)
 
-    def _undone(self, flight: Flight, outcome: Any) -> None:
+    def _on_undone(self, flight: Flight, outcome: Any) -> None:
         _, error = _ended(flight, outcome)
-        self._loop.undone(flight.path, rollback_event(flight.path, error))
+        self._conductor.undone(flight.path, rollback_event(flight.path, error))
 
 
 def _ended(flight: Flight, outcome: Any) -> tuple[Any, BaseException | None]:

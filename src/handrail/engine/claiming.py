@@ -31,6 +31,7 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event
+from handrail.core.conductor import StepClaims
 from handrail.engine.calls import Abandoned
 from handrail.engine.loop import Loop
 from handrail.engine.tasks import ABANDONED, STOPPED, Flight
@@ -55,7 +56,7 @@ CLOSING_S = 30.0
 Waiting: TypeAlias = cmd.Perform | cmd.Queue | cmd.Claim
 
 
-class Claiming:
+class Claiming(StepClaims):
     """The claims of one drive. Mutable."""
 
     def __init__(
@@ -66,8 +67,8 @@ class Claiming:
         *,
         folder_of: Callable[[cmd.Perform | cmd.Queue], Path | None],
     ) -> None:
+        super().__init__(loop.conductor)
         self.held: dict[str, list[Claim]] = {}
-        """The claims that are held, by the path of the step that holds them."""
         self._loop = loop
         self._configured = claims
         self._shared = shared
@@ -87,7 +88,7 @@ class Claiming:
         """The claims that are being released, by epoch."""
         self._one_released = anyio.Event()
         """Set when one of them has been released, and then replaced by a new event."""
-        self._journal = loop.mark.removeprefix(loop.run_id).removeprefix("@")
+        self._journal = loop.mark.removeprefix(loop.conductor.run_id).removeprefix("@")
         self._repositories: dict[Path, Repository | None] = {}
 
     @property
@@ -101,28 +102,24 @@ class Claiming:
     def _claimant(self, path: str) -> Claimant:
         from handrail.ports.claims import Claimant
 
-        return Claimant(self._loop.run_id, path, self._journal)
+        return Claimant(self._conductor.run_id, path, self._journal)
 
     # -- asking ---------------------------------------------------------------------------------
 
     def launch(self, command: cmd.Perform | cmd.Queue) -> None:
-        """Begin an attempt or launch, once it has the claims that it wants."""
+        """Put it into the line, once it has its claims."""
         flight = self._to_replace.pop(command.path, None)
         if flight is not None and not flight.finished:
             flight.command = command
         elif command.wanted is None or command.path in self.held:
-            self._loop.line.begin(command)
+            self._conductor.line.begin(command)
         else:
             self._ask(command, command.wanted)
 
     def withdraw(self, path: str, *, again: bool) -> cmd.Perform | cmd.Queue | None:
-        """Take back an attempt or launch that has its claims and has not begun; None if none has.
-
-        ``again``: another launch replaces it, so it keeps its claims. One that still waits for
-        claims is taken back, too, and keeps its place in line.
-        """
+        """Take back what has its claims and has not begun."""
         command = self._granted.pop(path, None)
-        flight = self._loop.flights.get((path, CLAIM))
+        flight = self._conductor.flights.get((path, CLAIM))
         if flight is not None and not again:
             self._end_turn(flight)
         if command is None and again and flight is not None and not flight.stopping:
@@ -144,7 +141,7 @@ class Claiming:
             turn.set()
         loop.start(flight, lambda: self._acquire(flight, wanted, turn), loop.context())
         if wanted.wait_s:
-            loop.limit(command.path, CLAIM, wanted.wait_s)
+            self._conductor.limit(command.path, CLAIM, wanted.wait_s)
 
     def _end_turn(self, flight: Flight) -> None:
         """Let the next flight ask: this one is in line, or asks no more."""
@@ -185,7 +182,7 @@ class Claiming:
         from handrail.workspace.places import places_of, tree_name
 
         found: list[Resource] = []
-        run = self._loop.machine.run
+        run = self._conductor.machine.run
         node = run.nodes.get(command.path)
         tree = None if node is None else run.tree_of(node)
         here = Path.cwd() if tree is None else Path(tree.inside(str(Path.cwd())))
@@ -196,7 +193,7 @@ class Claiming:
         if wanted.worktree:
             repository = await self._repository(here, command.path)
             if repository is not None:
-                places = places_of(repository.root, self._loop.run_id, command.path)
+                places = places_of(repository.root, self._conductor.run_id, command.path)
                 name = tree_name(places.branch)
                 found.append(Resource(name, repository=str(repository.common)))
         if wanted.patterns is not None:
@@ -228,9 +225,9 @@ class Claiming:
             self._repositories[folder] = found
         return self._repositories[folder]
 
-    def finished(self, flight: Flight, outcome: Any) -> None:
+    def on_finished(self, flight: Flight, outcome: Any) -> None:
         """Begin the step or composite that has its claims now, or report why it has none."""
-        loop, command, path = self._loop, flight.command, flight.path
+        conductor, command, path = self._conductor, flight.command, flight.path
         self._end_turn(flight)
         behind = self._blocked_by.pop(path, "")
         if flight.timed_out:
@@ -240,33 +237,33 @@ class Claiming:
         renewed = self._to_replace.pop(path, None) is not None
         if outcome is None and not renewed:
             if isinstance(command, cmd.Claim):
-                loop.receive(cmd.Evaluated(path, at=loop.now()))
+                conductor.receive(cmd.Evaluated(path, at=conductor.now()))
             else:
                 self.held.setdefault(path, [])  # outside a repository there are no files to hold
                 self._granted[path] = command
-                loop.queue_job(partial(self._begin_granted, path))
+                conductor.queue_job(partial(self._begin_granted, path))
             return
         self.give_back(path)
         if outcome is STOPPED or outcome is ABANDONED:
-            if loop.ends is not None:
+            if conductor.ends is not None:
                 return
             if not isinstance(command, cmd.Claim):
-                loop.stopped(path, command.attempt)
+                conductor.report_stop(path, command.attempt)
                 return
             outcome = CancelledFromWithin(path)
         if isinstance(command, cmd.Claim):
-            loop.receive(cmd.Evaluated(path, error=outcome, at=loop.now()))
+            conductor.receive(cmd.Evaluated(path, error=outcome, at=conductor.now()))
         elif outcome is not None and not renewed:
-            loop.record(failure_event(command, outcome))
+            conductor.record(failure_event(command, outcome))
 
     def _begin_granted(self, path: str) -> None:
         command = self._granted.pop(path, None)
         if command is not None and path in self.held:
-            self._loop.line.begin(command)
+            self._conductor.line.begin(command)
 
     def clock_was_set(self, jump_s: float) -> None:
         """Shift the start of the attempts that wait here, for the clock jumped by ``jump_s``."""
-        for flight in self._loop.flights.values():
+        for flight in self._conductor.flights.values():
             command = flight.command
             if flight.kind == CLAIM and type(command) is cmd.Perform:
                 since = command.started_at + jump_s
@@ -280,7 +277,7 @@ class Claiming:
 
     def _needed_by(self, path: str) -> Iterator[Claim]:
         yield from self.held.get(path, ())
-        node = self._loop.machine.run.nodes.get(path)
+        node = self._conductor.machine.run.nodes.get(path)
         above = None if node is None else node.parent
         while above is not None:
             yield from self.held.get(above.path, ())
@@ -342,7 +339,7 @@ class Claiming:
 
         def note_claim(event: ev.OfClaims) -> None:
             if isinstance(event, ev.ClaimWaiting):
-                self._loop.post(partial(self._loop.line.release, path))
+                self._loop.post(partial(self._conductor.line.release, path))
             self._loop.emit_notice(event)
 
         claimant = self._claimant(path)
@@ -351,11 +348,11 @@ class Claiming:
     # -- releasing ------------------------------------------------------------------------------
 
     def give_back(self, path: str) -> None:
-        """Release the claims of the step at this path, and withdraw its request for any."""
+        """Release all claims of a step, and ask for none."""
         loop = self._loop
-        flight = loop.flights.get((path, CLAIM))
+        flight = self._conductor.flights.get((path, CLAIM))
         if flight is not None:
-            loop.remove_flight(path, CLAIM)
+            self._conductor.remove_flight(path, CLAIM)
             self._end_turn(flight)
             if not flight.stopping:
                 loop.tasks.stop(flight)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 import anyio
 
 from handrail.core.machine import Machine
-from handrail.core.run_state import RunState, Setting, StepNode
+from handrail.core.run_state import RunState, StepNode
+from handrail.core.setting import Setting
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts

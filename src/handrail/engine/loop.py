@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, NoReturn
+from typing import Any, Protocol
 
 from handrail.core.conductor import Conductor
 from handrail.core.timers import Job
 from handrail.engine.tasks import Flight, Tasks
-from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.ports.clock import SET_S, Clock
 from handrail.secrets.masking import Mask
 
 
-class Loop(Conductor):
-    """A conductor in one task, which carries out commands in order, and then its jobs."""
+class Loop(Protocol):
+    """What the parts of a driver need of it."""
 
-    flight_type = Flight
+    conductor: Conductor
     tasks: Tasks
     mask: Mask
     mark: str
@@ -29,37 +28,27 @@ class Loop(Conductor):
 
     def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks; some notices are journaled first."""
-        raise NotImplementedError
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
-        """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
-        raise NotImplementedError
+        """Queue a job as ``Conductor.queue_job`` does, from any thread, and wake the loop."""
 
     def stop_inline_if_asked(self, flight: Flight) -> None:
         """Stop the attempt in the driver's own task if that has come in during its first part."""
-        raise NotImplementedError
 
-    def escaped(self, error: BaseException) -> None:
-        """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
-        raise NotImplementedError
+    def stop_inline(self) -> None:
+        """Stop the attempt in the driver's own task, if any."""
 
     def look_at_clock(self) -> None:
         """If the clock was set, shift the timers on elapsed running time."""
-        raise NotImplementedError
+
+    def left_inline(self) -> None:
+        """Look at the clock, and for messages: an attempt in the driver's own task has ended."""
+
+    def on_escaped(self, error: BaseException) -> None:
+        """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
 
     def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         """Start a flight in a task of its own; the loop gets its outcome as a job."""
-        raise NotImplementedError
-
-
-class FailedWrite:
-    """An awaitable that raises the error of a write."""
-
-    def __init__(self, error: HandrailError) -> None:
-        self._error = error
-
-    def __await__(self) -> NoReturn:
-        raise self._error
 
 
 class Skew:

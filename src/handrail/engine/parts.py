@@ -237,7 +237,7 @@ _KNOWN_BY = {
     "journal": (("append", "acquire", "events"), "a journal, such as SqliteJournal('runs.db')"),
     "claims": (("acquire", "release", "is_held"), "a keeper of claims, such as LocalClaims()"),
     "clock": (("now", "wait", "sleep"), "a clock, such as handrail.testing.JumpClock()"),
-    "cassette": (("wrapper",), "a cassette, such as handrail.testing.cassette('recordings')"),
+    "cassette": (("wrap",), "a cassette, such as handrail.testing.cassette('recordings')"),
 }
 """The methods of a part, and what to pass."""
 _OF_CLASS: Mapping[str, tuple[type, str]] = {

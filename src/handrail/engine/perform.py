@@ -57,12 +57,7 @@ ClaimsOf: TypeAlias = "Callable[[str], LaunchClaims]"
 """Gives the claims for a launch of the agent at a path."""
 FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
 """The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
-_SIGNS_OF_LIFE = (
-    ev.AgentMessage,
-    ev.AgentReasoning,
-    ev.AgentToolStarted,
-    ev.AgentUsage,
-)
+_SIGNS_OF_LIFE = (ev.AgentMessage, ev.AgentReasoning, ev.AgentToolStarted, ev.AgentUsage)
 """Notices that show that an agent has read its prompt."""
 
 
@@ -99,23 +94,23 @@ class Performer:
         Raises:
             BaseException: cancellation, KeyboardInterrupt and SystemExit.
         """
+        # long road of attempt_tasks.Attempts.perform_here
         import anyio
 
-        began, since = self.clock.now(), self._elapsed()
+        began, since = self.clock.now(), self.elapsed()
         try:
             if self.portable_format is not None:
                 command = await self._as_portable(command, self.portable_format)
-            if self.around:
-                output, usage = await self._run_in_contexts(command, current, claims_of)
-            else:
-                output, usage = await self._output(command, current, claims_of)
+            attempt = _Attempt(self, command, current, claims_of)
+            ended = self._run_in_contexts(attempt, current) if self.around else attempt.output()
+            output, usage = await ended
         except (*INTERRUPTIONS, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
-            return self._failed(command, error, self._elapsed() - since)
-        return success_event(command, output, usage, began + self._elapsed() - since)
+            return self._failed(command, error, self.elapsed() - since)
+        return success_event(command, output, usage, began + self.elapsed() - since)
 
-    def _elapsed(self) -> float:
+    def elapsed(self) -> float:
         """Elapsed running time, which no setting of the clock changes, if the clock has that."""
         return float(getattr(self.clock, "elapsed", self.clock.now)())
 
@@ -151,7 +146,7 @@ class Performer:
         return LaunchFailed(command.path, fault, ended, max(0.0, took_s), self.clock.now())
 
     async def _run_in_contexts(
-        self, command: Perform, current: Current, claims_of: ClaimsOf | None
+        self, attempt: _Attempt, current: Current
     ) -> tuple[Any, Usage | None]:
         """The output, with the executor's context managers around the attempt."""
         from contextlib import AsyncExitStack
@@ -161,19 +156,12 @@ class Performer:
             for factory in self.around:
                 await stack.enter_async_context(factory(current))
             try:
-                return await self._output(command, current, claims_of)
+                return await attempt.output()
             except BaseException as error:
                 raised = error
                 raise
         assert raised is not None
         raise raised  # a failure stays one, though a context manager swallowed it
-
-    async def _output(
-        self, command: Perform, current: Current, claims_of: ClaimsOf | None
-    ) -> tuple[Any, Usage | None]:
-        verb = command.step.verb
-        assert isinstance(verb, Leaf)
-        return await verb.perform(_Attempt(self, command, current, claims_of))
 
     # -- agents and programs --------------------------------------------------------------------
 
@@ -189,109 +177,11 @@ class Performer:
         agent = self.agents.replacement_for(verb.agent)
         return self.folder_of_agent(agent, verb.settings, self.defaults(), command.launch)
 
-    async def launch(  # noqa: PLR0917  # one after the other, as it needs them
-        self,
-        agent: Any,
-        context: Context,
-        settings: AgentSettings,
-        command: Perform,
-        current: Current,
-        claims: LaunchClaims | None = None,
-    ) -> AgentResult[Any]:
-        """The result of one launch of an agent, which nobody has judged yet."""
-        assert command.view is not None
-        workflow = self.contexts.of(command.view)
-        chosen = self.agents.replacement_for(agent)
-        report = _LaunchReport(command.launch, self._elapsed())
-
-        def on_notice(notice: Notice) -> None:
-            report.take(notice)
-            self.emit_notice(notice)
-
-        request = AgentRequest(
-            self.contexts.run_id,
-            command.path,
-            command.attempt,
-            await built_context(context, workflow),
-            workflow,
-            idempotency_key(self.contexts.run_id, command.path),
-            current.interrupted,
-            on_notice,
-            self.clock.sleep,
-            self._launch(command.launch),
-            self._with_total(settings),
-            self.defaults(),
-            self.clock.now,
-            self.contexts.mark,
-            getattr(agent, "output", Any),
-            tree=command.tree,
-            claims=claims,
-            hidden=self.hidden,
-        )
-        if chosen is not agent and hasattr(agent, "prompt_for"):
-            request = replace(request, prompt=await agent.prompt_for(request))
-        try:
-            result: AgentResult[Any] = await chosen.run(request)
-        except AgentError:
-            raise
-        except BaseException:
-            self.broken_off[command.path] = report.broken_off(self._elapsed())
-            raise
-        if not isinstance(result, AgentResult):
-            raise WrongUse(
-                f"agent {chosen.name!r}: run() must return an AgentResult, got {result!r}"
-            )
-        if result.session is not None and result.session_usage is not None:
-            self.session_totals[result.session] = result.session_usage
-        return result
-
-    async def judged(
-        self,
-        result: AgentResult[Any],
-        agent: Any,
-        check: Any,
-        command: Perform,
-        current: Current,
-    ) -> AgentResult[Any]:
-        """The result, if the step's check accepts it; its judge works unseen, in the same step."""
-        from handrail.steps.judging import judged
-
-        if not is_agent(check):
-            said = await call(check, (result.output,), {}, inline=False, current=current)
-            return judged(agent.name, result, command.launch, said, None)
-        silent = replace(self, emit_notice=lambda _: None)
-        given = {"answer": result.output}
-        first = msgspec.structs.replace(command, launch=Launch())
-        try:
-            found = await silent.launch(check, given, NO_SETTINGS, first, current)
-        except AgentError as error:
-            why = f"its check gave no verdict: {error}"
-            from handrail.steps.judging import own
-
-            used = add_usage(own(result, command.launch), error.usage)
-            kind = error.kind if error.not_ready else None
-            raise AgentError(agent.name, why, kind=kind, usage=used) from error
-        return judged(agent.name, result, command.launch, found.output, found.usage)
-
-    def _total_of(self, session: str | None) -> Usage | None:
+    def total_of(self, session: str | None) -> Usage | None:
+        """The latest total usage of a session, which other steps may have continued since."""
         if session is None:
             return None
         return self.session_totals.get(session) or self.recorded().session_totals.get(session)
-
-    def _with_total(self, settings: AgentSettings) -> AgentSettings:
-        """The settings with the latest total usage of their session, which other steps may have
-        continued since; and marked as ``lent`` if the session belongs to another run.
-        """
-        session, total = settings.session, self._total_of(settings.session)
-        if session and session in self.recorded().lent_sessions:
-            settings = attrs.evolve(settings, lent=True)
-        return settings if total is None else attrs.evolve(settings, session_usage=total)
-
-    def _launch(self, launch: Launch) -> Launch:
-        """The launch with the total usage of the session that it continues, if it lacks that."""
-        if launch.session is None or launch.session_usage is not None:
-            return launch
-        return replace(launch, session_usage=self._total_of(launch.session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +192,12 @@ class _Attempt:
     _command: Perform
     _current: Current
     _claims_of: ClaimsOf | None
+
+    async def output(self) -> tuple[Any, Usage | None]:
+        """The output of the step's verb, and what it used."""
+        verb = self._command.step.verb
+        assert isinstance(verb, Leaf)
+        return await verb.perform(self)
 
     @property
     def path(self) -> str:
@@ -367,17 +263,16 @@ class _Attempt:
         if chosen is None and inherit_env is None:
             done = await run()
         else:
+            from handrail.sandbox.environment import inherited
             from handrail.sandbox.mounts import Scene
-            from handrail.workspace.sandboxed import surroundings_of
+            from handrail.workspace import sandboxed
 
-            async with surroundings_of(
-                chosen,
-                inherit_env,
-                Scene(Path(os.getcwd(), cwd or ""), hidden=performer.hidden),  # noqa: PTH109  # as it is
-                tree=tree,
-                tell=lambda what, by: performer.emit_notice(ev.SandboxDenied(path, what, by)),
-                marker=f"{marker}/git",
-            ) as (around, boundary):
+            around = inherited(inherit_env, chosen, "all")
+            folder, own = Path(os.getcwd(), cwd or ""), sandboxed.own_branch_of(tree)  # noqa: PTH109  # as it is
+            scene = Scene(folder, own=own, hidden=performer.hidden)
+            async with sandboxed.within_sandbox(
+                chosen, scene, path, performer.emit_notice, f"{marker}/git"
+            ) as boundary:
                 done = await run(around=around, boundary=boundary)
         return CommandResult(done.exit_code, done.stdout, done.stderr)
 
@@ -392,17 +287,97 @@ class _Attempt:
         *,
         claims: bool = False,
     ) -> AgentResult[Any]:
-        performer, command, current = self._performer, self._command, self._current
         own = self._claims_of(self.path) if claims and self._claims_of is not None else None
-        result = await performer.launch(agent, context, settings, command, current, own)
+        result = await self._launched(agent, context, settings, own)
         if settings.check is None:
             return result
-        return await performer.judged(result, agent, settings.check, command, current)
+        return await self._judged(result, agent, settings.check)
+
+    async def _launched(
+        self, agent: Any, context: Context, settings: AgentSettings, claims: LaunchClaims | None
+    ) -> AgentResult[Any]:
+        """The result of one launch of an agent, which nobody has judged yet."""
+        performer, command = self._performer, self._command
+        contexts, clock, launch = performer.contexts, performer.clock, command.launch
+        workflow, path = self.workflow, command.path
+        chosen = performer.agents.replacement_for(agent)
+        report = _LaunchReport(launch, performer.elapsed())
+        if launch.session is not None and launch.session_usage is None:
+            launch = replace(launch, session_usage=performer.total_of(launch.session))
+        if settings.session is not None:
+            settings = attrs.evolve(
+                settings,
+                lent=settings.lent or settings.session in performer.recorded().lent_sessions,
+                session_usage=performer.total_of(settings.session) or settings.session_usage,
+            )
+
+        def on_notice(notice: Notice) -> None:
+            report.take(notice)
+            performer.emit_notice(notice)
+
+        request = AgentRequest(
+            contexts.run_id,
+            path,
+            command.attempt,
+            await built_context(context, workflow),
+            workflow,
+            idempotency_key(contexts.run_id, path),
+            self._current.interrupted,
+            on_notice,
+            clock.sleep,
+            launch,
+            settings,
+            performer.defaults(),
+            clock.now,
+            contexts.mark,
+            getattr(agent, "output", Any),
+            tree=command.tree,
+            claims=claims,
+            hidden=performer.hidden,
+        )
+        if chosen is not agent and hasattr(agent, "prompt_for"):
+            request = replace(request, prompt=await agent.prompt_for(request))
+        try:
+            result: AgentResult[Any] = await chosen.run(request)
+        except AgentError:
+            raise
+        except BaseException:
+            performer.broken_off[path] = report.broken_off(performer.elapsed())
+            raise
+        if not isinstance(result, AgentResult):
+            raise WrongUse(
+                f"agent {chosen.name!r}: run() must return an AgentResult, got {result!r}"
+            )
+        if result.session is not None and result.session_usage is not None:
+            performer.session_totals[result.session] = result.session_usage
+        return result
+
+    async def _judged(self, result: AgentResult[Any], agent: Any, check: Any) -> AgentResult[Any]:
+        """The result, if the step's check accepts it; its judge works unseen, in the same step."""
+        from handrail.steps.judging import judged, own
+
+        launch = self._command.launch
+        if not is_agent(check):
+            said = await self.call(check, result.output)
+            return judged(agent.name, result, launch, said, None)
+        unseen = replace(
+            self,
+            _performer=replace(self._performer, emit_notice=lambda _: None),
+            _command=msgspec.structs.replace(self._command, launch=Launch()),
+        )
+        try:
+            found = await unseen.launch(check, {"answer": result.output})
+        except AgentError as error:
+            why = f"its check gave no verdict: {error}"
+            used = add_usage(own(result, launch), error.usage)
+            kind = error.kind if error.not_ready else None
+            raise AgentError(agent.name, why, kind=kind, usage=used) from error
+        return judged(agent.name, result, launch, found.output, found.usage)
 
     async def worktree(
         self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None
     ) -> OwnTree | bool | None:
-        from handrail.workspace.own_tree import OwnTrees
+        from handrail.workspace.worktree import OwnTrees
 
         performer, command = self._performer, self._command
         trees = OwnTrees(performer.contexts.run_id, owner, f"{performer.marker(command)}/git")

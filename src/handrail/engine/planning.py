@@ -22,8 +22,6 @@ from handrail.record.dropped import stuck_step
 from handrail.record.results import children_of
 from handrail.record.status import run_status, run_waits
 
-"""The name of a verb in results, where it differs from the method that people type."""
-
 
 async def retrace(
     machine: Machine, first: ev.Event, now: float, *, evaluator: Evaluator
@@ -32,17 +30,13 @@ async def retrace(
 
     Nothing is performed. The machine's state can be read afterwards, but it cannot be used.
     """
-
-    def stamp(event: ev.Event) -> float:
-        return ev.stamp(event, machine.run.setting.run_id, 0, now).at
-
-    rehearsing, answer = rehearse(machine, first, stamp), None
+    rehearsing, answer = rehearse(machine, first, lambda: now, shows=False), None
     try:
         while True:
             part = rehearsing.send(answer)
             answer = None
             if isinstance(part, Rehearsal):
-                part.run()
+                await part.run()
             else:
                 answer = await evaluator.evaluated(part, now)
     except StopIteration as done:

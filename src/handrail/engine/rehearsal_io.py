@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Awaitable, Iterable, Sequence
 
 import anyio
 import anyio.lowlevel
 
-from handrail.core.machine import Machine
 from handrail.core.rehearsal import Rehearsal
-from handrail.core.value_texts import with_text
-from handrail.engine.bus import Bus, warn
-from handrail.errors import OutputNotSerializable
+from handrail.engine.bus import warn
 from handrail.model import events as ev
-from handrail.ports.journal import Journal
 
 EVENTS_A_TURN = 64
 """How many events are written and shown before the loop gets a turn."""
 
 
-async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
-    """Journal the events that the rehearsal found, and show them, in order.
+async def write_out(written: Iterable[Awaitable[None] | None]) -> None:
+    """Journal the events that a rehearsal found, and show them (``Conductor.write_out``).
 
     All of them are numbered, so none may be missing: if the task is cancelled meanwhile, all is
     written before the cancellation is raised.
     """
     cancelled: BaseException | None = None
-    for count, (event, sync) in enumerate(rehearsal.happened):
+    for count, pending in enumerate(written):
         try:
-            if sync is not None:
-                known = cast("ev.Event", event)
-                try:
-                    pending = journal.append(known, sync=sync)
-                except OutputNotSerializable as error:
-                    types = rehearsal.declared.get(count, tuple)
-                    written = with_text(known, machine, types, error)
-                    pending = journal.append(written, sync=sync)
-                if pending is not None:
-                    await pending
-            bus.emit(event)
+            if pending is not None:
+                await pending
             if count % EVENTS_A_TURN == 0 and cancelled is None:
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class() as error:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event
-from handrail.core.line import Line
+from handrail.core.line import Line, LineDriver
+from handrail.core.timers import Job
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.policy import Limits
 from handrail.system.threads import running_loop
-
-if TYPE_CHECKING:
-    from handrail.engine.loop import Loop
 
 
 class SharedLine(Line):
@@ -24,14 +21,16 @@ class SharedLine(Line):
 
     def __init__(
         self,
-        loop: Loop,
+        loop: LineDriver,
         admission: Admission,
-        shared: SharedAdmission,
         start: Callable[[cmd.Perform], None],
+        *,
+        shared: SharedAdmission,
+        post: Callable[[Job], None],
     ) -> None:
         super().__init__(loop, admission, start)
         self.free = False
-        self._post = loop.post
+        self._post = post
         self._shared = shared
         self._seat: Seat | None = None
         self._look_at_shared = 0.0

@@ -194,7 +194,7 @@ class SteeredEngine(Steering, Engine):
         live_steering.check_path(event.path)
         driver = self._users.drivers.get(run_id)
         if driver is not None:
-            refuse_unknown(driver.machine.run, event.path)
+            refuse_unknown(driver.conductor.machine.run, event.path)
             await self._when_free(partial(driver.steer, event))
             return
         event = replace(event, by=self._sender(run_id, event.by))

@@ -226,7 +226,7 @@ class Run(Generic[R_co]):
             self._result = await self._drive(self)
         except anyio.get_cancelled_exc_class():
             self._stopped = True
-            self._result = None if self.driver is None else self.driver.result
+            self._result = None if self.driver is None else self.driver.conductor.result
             raise
         except BaseException as error:  # noqa: BLE001  # raised where the caller iterates
             self._error = error

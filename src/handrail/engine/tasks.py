@@ -30,7 +30,7 @@ class AttemptStopped(Exception):  # a signal within this package, never shown
 class Flight(InFlight):
     """Something in flight in this process, in a task of its own or in the driver's. Mutable."""
 
-    __slots__ = ("awaited", "cancels", "current", "handle", "waits", "work")
+    __slots__ = ("awaited", "cancels", "current", "handle", "has_begun", "waits", "work")
 
     def __init__(self, path: str, kind: str, command: Any) -> None:
         super().__init__(path, kind, command)
@@ -38,6 +38,7 @@ class Flight(InFlight):
         self.awaited: Any = None
         """What a small function of the user's returned, if that is awaited."""
         self.handle: Any = None
+        self.has_begun = False
         self.waits = False
         """It waits for a claim, and does nothing meanwhile."""
         self.cancels = 0
@@ -121,14 +122,20 @@ class AsyncioTasks(Tasks):
         task = self._loop.create_task(self._run(flight, work), context=context)
         flight.handle = task
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(done, flight))
 
-    def _ended(self, task: Any, flight: Flight) -> None:
-        self._tasks.discard(task)
-        if task.cancelled():  # before its first step, so ``_run`` could not say so
+    def stop(self, flight: Flight) -> None:
+        """Cancel the task; what is cancelled before its first step cannot say so itself."""
+        super().stop(flight)
+        if not flight.has_begun:
+            self._loop.call_soon(self._end_unbegun, flight)
+
+    def _end_unbegun(self, flight: Flight) -> None:
+        if not flight.has_begun and flight.handle is not None:
+            self._tasks.discard(flight.handle)
             self._deliver(flight, STOPPED)
 
     async def _run(self, flight: Flight, work: Work) -> None:
+        flight.has_begun = True
         try:
             outcome = await work()
         except self._asyncio.CancelledError:
@@ -137,6 +144,7 @@ class AsyncioTasks(Tasks):
             outcome = ABANDONED
         except BaseException as error:  # noqa: BLE001  # the driver decides
             outcome = error
+        self._tasks.discard(flight.handle)
         self._deliver(flight, outcome)
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
@@ -166,6 +174,7 @@ class AsyncioTasks(Tasks):
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await it; a cancellation that did not come from ``stop`` is raised on."""
+        # long road of attempt_tasks.Attempts.perform_here
         task = self._begin_inline(flight, awaitable)
         abandoned, before = False, task.cancelling()
         try:

@@ -64,7 +64,8 @@ def _mapping_of(value: object, what: str) -> None:
         raise DefinitionError(f"{what} must be a mapping, got {type(value).__name__}")
 
 
-def _names_only(env: Mapping[str, str] | None) -> str:
+def names_only(env: Mapping[str, str] | None) -> str:
+    """Variables for people: their names."""
     return repr(None if env is None else sorted(env))  # the values may be secrets
 
 
@@ -146,7 +147,7 @@ class AgentOptions:
     cwd: str | None = attrs.field(default=None, converter=_folder, validator=_TEXT)
     add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
     env: Mapping[str, str] | None = attrs.field(
-        default=None, converter=_dict, validator=_MAPPING, repr=_names_only
+        default=None, converter=_dict, validator=_MAPPING, repr=names_only
     )
     inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
     sandbox: Boundary = attrs.field(default=None, validator=checked(boundary_of, _CLASS))
@@ -170,17 +171,7 @@ class AgentOptions:
 
     def over(self, outer: AgentOptions) -> AgentOptions:
         """These options; None is filled in from ``outer``, and the two ``env`` are merged."""
-        added = [name for name in outer.given if getattr(self, name) is None]
-        both = {**(outer.env or {}), **(self.env or {})}
-        is_merged = self.env is not None and self.env != both
-        if not added and not is_merged:
-            return self
-        made = object.__new__(AgentOptions)  # all its values have been checked
-        for name in OPTION_NAMES:
-            _set(made, name, getattr(outer if name in added else self, name))
-        if is_merged:
-            _set(made, "env", both)
-        return made
+        return self if outer is NO_OPTIONS else nearest(self, outer)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -192,6 +183,26 @@ class AgentOptions:
         """``profile@model`` in its two parts; either may be missing."""
         profile, at, model = (self.model or "").rpartition("@")
         return (profile or None) if at else None, model or None
+
+
+def nearest(*levels: AgentOptions) -> AgentOptions:
+    """The options of several levels, the nearest first; their ``env`` are merged."""
+    levels = tuple([level for level in levels if level is not NO_OPTIONS])
+    if len(levels) < 2:
+        return levels[0] if levels else NO_OPTIONS
+    made, is_first = object.__new__(AgentOptions), True  # all its values have been checked
+    for name in OPTION_NAMES:
+        value = None
+        for level in levels:
+            if (value := getattr(level, name)) is not None:
+                is_first = is_first and level is levels[0]
+                break
+        _set(made, name, value)
+    env = {name: value for one in reversed(levels) for name, value in (one.env or {}).items()}
+    if made.env and made.env != env:
+        _set(made, "env", env)
+        is_first = False
+    return levels[0] if is_first else made
 
 
 def with_model(model: str | None, options: AgentOptions, whose: str) -> AgentOptions:

@@ -29,7 +29,7 @@ else:
         assert slots
 
         def decorate(cls: type) -> type:
-            above = [one.__dataclass_params__ for one in cls.__mro__[1:] if _is_one(one)]
+            above = [base.__dataclass_params__ for base in cls.__mro__[1:] if _is_one(base)]
             were = [params.frozen for params in above]
             for params in above:
                 params.frozen = False  # dataclasses would refuse to derive from a frozen class
@@ -88,17 +88,17 @@ def _init_of(cls: Any, *, frozen: bool) -> Any:
     scope: dict[str, Any] = {"put": object.__setattr__, "FACTORY": _FACTORY}
     plain, by_name, lines = list[str](), list[str](), list[str]()
     annotations: dict[str, Any] = {}
-    for one in fields(cls):
-        name, value = one.name, one.name
-        if one.default_factory is not MISSING:
-            scope[f"make_{name}"], scope[f"or_{name}"] = one.default_factory, _FACTORY
+    for field in fields(cls):
+        name, value = field.name, field.name
+        if field.default_factory is not MISSING:
+            scope[f"make_{name}"], scope[f"or_{name}"] = field.default_factory, _FACTORY
             value = f"make_{name}() if {name} is FACTORY else {name}"
-        elif one.default is not MISSING:
-            scope[f"or_{name}"] = one.default
-        if one.init:
-            annotations[name] = one.type
+        elif field.default is not MISSING:
+            scope[f"or_{name}"] = field.default
+        if field.init:
+            annotations[name] = field.type
             wanted = f"{name}=or_{name}" if f"or_{name}" in scope else name
-            (by_name if one.kw_only else plain).append(wanted)
+            (by_name if field.kw_only else plain).append(wanted)
         elif f"or_{name}" in scope:
             value = f"make_{name}()" if f"make_{name}" in scope else f"or_{name}"
         else:
@@ -121,7 +121,7 @@ def _init_of(cls: Any, *, frozen: bool) -> Any:
 @cache
 def _values_of(cls: Any) -> Callable[[Any], Any]:
     """A function that returns an instance's class and its compared fields, as one tuple."""
-    return attrgetter("__class__", *(one.name for one in fields(cls) if one.compare))
+    return attrgetter("__class__", *(field.name for field in fields(cls) if field.compare))
 
 
 def _eq(self: Any, other: object) -> Any:
@@ -138,7 +138,7 @@ def _hash(self: Any) -> int:
 
 @recursive_repr()
 def _repr(self: Any) -> str:
-    names = (one.name for one in fields(self) if one.repr)
+    names = (field.name for field in fields(self) if field.repr)
     said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
     return f"{type(self).__qualname__}({said})"
 
@@ -154,7 +154,7 @@ def _refuse_delete(self: object, name: str) -> NoReturn:
 
 
 def _state(self: Any) -> list[Any]:
-    return [getattr(self, one.name) for one in fields(self)]
+    return [getattr(self, field.name) for field in fields(self)]
 
 
 def _set_state(self: Any, state: list[Any]) -> None:

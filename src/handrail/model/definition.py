@@ -81,7 +81,7 @@ class WorkflowDefinition:
 
     def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
         """Refuse a misspelt name first: Python would report the argument that it leaves missing."""
-        kinds = {one.name: one.kind for one in self.parameters}
+        kinds = {parameter.name: parameter.kind for parameter in self.parameters}
         if _ParameterKind.VAR_KEYWORD in kinds.values():
             return
         named = [name for name, kind in kinds.items() if kind in _NAMED]
@@ -96,10 +96,11 @@ class WorkflowDefinition:
     def _display_signature(self) -> inspect.Signature:
         """The signature for people: types without their modules, and no return type."""
         shown = [
-            self.signature.parameters[one.name].replace(
-                annotation=_type_words(one.annotation), default=_value_words(one.default)
+            self.signature.parameters[parameter.name].replace(
+                annotation=_type_words(parameter.annotation),
+                default=_value_words(parameter.default),
             )
-            for one in self.parameters
+            for parameter in self.parameters
         ]
         return inspect.Signature(shown)
 

@@ -59,7 +59,8 @@ def stamp(event: E, run_id: str, seq: int, at: float) -> E:
     _set(event, "seq", seq)
     _set(event, "at", at)
     if type(event) in ENDS:
-        _set(cast("StepCompleted", event).result, "at", at)
+        end: Any = event
+        _set(end.result, "at", at)
     return event
 
 
@@ -250,7 +251,8 @@ class StepCompleted(Stamped):
     journal need not store it again; empty if it cannot. See ``record.outputs``. ``took`` is the
     number of the signal that a ``wait_for`` took. ``left_out`` are recorded paths directly below
     this one that the step did not reach now: the code, or its course, was different before.
-    ``used_before`` is what its failed attempts used; ``result.usage`` includes it.
+    ``used_before`` is what its failed attempts used; ``result.usage`` includes it. ``overdue`` is
+    the step around a cancelled one whose timeout stopped it.
     """
 
     path: str
@@ -259,6 +261,7 @@ class StepCompleted(Stamped):
     took: int = 0
     left_out: tuple[str, ...] = ()
     used_before: Usage | None = None
+    overdue: str = ""
 
     @property
     def status(self) -> StepStatus:
@@ -334,8 +337,8 @@ class MemberStarted(Stamped):
 class MemberCompleted(Stamped):
     """A member of a ``for_each``, or a task of ``work``, ended.
 
-    ``composed`` and ``left_out`` are as in ``StepCompleted``. ``found`` has the id and priority of
-    each task that a task brought. ``cause`` is as in ``AttemptFailed``.
+    ``composed``, ``left_out`` and ``overdue`` are as in ``StepCompleted``. ``found`` has the id and
+    priority of each task that a task brought. ``cause`` is as in ``AttemptFailed``.
     """
 
     path: str
@@ -345,6 +348,7 @@ class MemberCompleted(Stamped):
     left_out: tuple[str, ...] = ()
     found: tuple[tuple[str, float], ...] = ()
     cause: str | None = None
+    overdue: str = ""
 
     @property
     def status(self) -> StepStatus:
@@ -544,7 +548,8 @@ class LadderStep(Stamped):
 
     ``kind`` and ``error`` say why it failed. The launch ``next`` is due at ``due`` (unix seconds;
     0: at once). ``backend`` and ``session`` are those of the failed launch. ``parked``: the run
-    suspends before the next launch, and ``error`` says what a person must do.
+    suspends before the next launch, and ``error`` says what a person must do. ``margin_s``: the
+    part of the wait that follows the end of a usage cap, as its backend told it.
     """
 
     path: str
@@ -556,6 +561,7 @@ class LadderStep(Stamped):
     backend: str = ""
     session: str | None = None
     parked: bool = False
+    margin_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -666,6 +672,13 @@ Event: TypeAlias = (
     | BudgetRaised
 )
 
+DriveBegan: TypeAlias = WorkflowStarted | RunResumed
+DriveEnded: TypeAlias = WorkflowCompleted | RunSuspended
+Began: TypeAlias = StepStarted | MemberStarted
+Ended: TypeAlias = StepCompleted | MemberCompleted
+Posted: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited
+"""What reaches a run from outside of its drive."""
+
 
 # -- progress ------------------------------------------------------------------------------------
 
@@ -711,11 +724,12 @@ class AgentMessage(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentTurnStarted(Stamped):
-    """An agent was sent a prompt; ``turn`` counts the launches of an attempt."""
+    """A backend was sent a prompt; ``turn`` counts the launches of an attempt."""
 
     path: str
     turn: int
     prompt: str
+    backend: str = ""
 
 
 @dataclass(frozen=True, slots=True)

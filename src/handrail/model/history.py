@@ -43,11 +43,13 @@ class RunDiff:
     @property
     def same(self) -> bool:
         """True if nothing differs."""
-        return not self.fields and all(one.state == "same" for one in self.steps)
+        return not self.fields and all(step.state == "same" for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
-        steps = [{one.name: getattr(step, one.name) for one in fields(step)} for step in self.steps]
+        steps = [
+            {field.name: getattr(step, field.name) for field in fields(step)} for step in self.steps
+        ]
         return {
             "a": self.a,
             "b": self.b,

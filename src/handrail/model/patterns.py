@@ -138,7 +138,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _part(part: str) -> str:
-    return "".join("[^/]*" if one == _STAR else one for one in _tokens(part))
+    return "".join("[^/]*" if token == _STAR else token for token in _tokens(part))
 
 
 _STAR = "*"
@@ -259,7 +259,7 @@ def _automaton(pattern: str) -> _Automaton:
             tokens += [(".", False, 0 if last else 3), (".", True, 0)]
         else:
             tokens += [
-                (_ANY, True, 0) if one == _STAR else (one, False, 0) for one in _tokens(part)
+                (_ANY, True, 0) if token == _STAR else (token, False, 0) for token in _tokens(part)
             ]
         tokens += [] if last else [("/", False, 0)]
     if below:

@@ -441,7 +441,7 @@ def answer_words(choices: Iterable[Any], values: Iterable[Any]) -> list[str]:
     """What may be typed to choose each: ``reject: REASON`` where a text is asked for."""
     prompts = prompts_of(choices, values)
     labels = map(str, choices)
-    return [f"{one}: {prompts[one].upper()}" if one in prompts else one for one in labels]
+    return [f"{label}: {prompts[label].upper()}" if label in prompts else label for label in labels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -629,7 +629,9 @@ class WorkflowResult(Generic[R_co]):
         Raises:
             NotClean: a default did; the error lists the steps.
         """
-        defaulted = tuple(one.path for one in self.step_results if one.status == "defaulted")
+        defaulted = tuple(
+            result.path for result in self.step_results if result.status == "defaulted"
+        )
         if defaulted:
             raise NotClean(self.workflow_name, defaulted)
         return self

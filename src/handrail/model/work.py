@@ -70,9 +70,9 @@ class Found(Generic[T_co]):
             return
         if isinstance(children, Task):
             raise _NoTask(_GOT_NO_TASK.format(one=children))
-        for one in children:
-            if not isinstance(one, Task):
-                raise _NoTask(_GOT_NO_TASK.format(one=one))
+        for child in children:
+            if not isinstance(child, Task):
+                raise _NoTask(_GOT_NO_TASK.format(one=child))
         object.__setattr__(self, "children", tuple(children))
 
 

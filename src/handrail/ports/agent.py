@@ -38,7 +38,8 @@ class Capabilities:
 
     def lacking(self, options: AgentOptions) -> tuple[str, ...]:
         """Descriptions of the given options that it cannot honour, in the order of their names."""
-        missing = [name for name in options.given if name not in self.options | WATCHDOGS]
+        honoured = self.options | WATCHDOGS
+        missing = [name for name in options.given if name not in honoured]
         asked = options.permission if "permission" in self.options else None
         if asked is not None and asked not in self.permissions:
             missing.append(f"permission={asked!r}")

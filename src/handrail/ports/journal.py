@@ -8,24 +8,14 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 from handrail.model.dataclass import dataclass
-from handrail.model.events import (
-    CancelRequested,
-    Event,
-    GateAnswered,
-    RunSteered,
-    RunSuspended,
-    SignalReceived,
-    WorkEdited,
-)
+from handrail.model.events import Event, Posted, RunSuspended
 from handrail.model.results import RunStatus, WaitsFor
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
 T = TypeVar("T")
-Message: TypeAlias = (
-    GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited | RunSuspended
-)
+Message: TypeAlias = Posted | RunSuspended
 """``RunSuspended`` is no message to a drive: it says why none could go on from this record."""
 SCHEDULE_LABEL = "schedule"
 """The label of a run that a schedule began: the schedule's name. A fork of it has none."""
@@ -108,6 +98,23 @@ def group_append(journal: Journal) -> GroupAppend | None:
     override would be bypassed.
     """
     return cast("GroupAppend | None", _besides(journal, "append_all", "append"))
+
+
+class SyncLater(Protocol):
+    """``sync_later`` of a journal that syncs each end of a step before the run continues, but can
+    store several with ``append(event, sync=None)`` and sync them together. Optional.
+
+    The driver stores so the ends of steps without effects outside, if only such steps follow.
+    """
+
+    def __call__(self) -> Awaitable[None] | None:
+        """Have all that was stored on disk; as ``append`` with ``sync``."""
+        ...
+
+
+def sync_later(journal: Journal) -> SyncLater | None:
+    """The journal's ``sync_later``; None if it has none, or does not sync each end anyway."""
+    return cast("SyncLater | None", _besides(journal, "sync_later", "append"))
 
 
 class ReadAfter(Protocol):
@@ -221,8 +228,9 @@ class Journal(Protocol):
     the journal promises to survive. ``events`` returns them in order, equal to those appended; a
     value whose class cannot be found comes back as ``Unresolved``. A durable journal is read from
     several threads at once, so that no event loop waits. It may also have ``append_all``,
-    ``events_after``, ``version``, ``last_letters``, ``last_events`` and ``when_free``: see
-    ``GroupAppend``, ``ReadAfter``, ``Version``, ``LastNumbers`` and ``WhenFree``.
+    ``sync_later``, ``events_after``, ``version``, ``last_letters``, ``last_events`` and
+    ``when_free``: see ``GroupAppend``, ``SyncLater``, ``ReadAfter``, ``Version``, ``LastNumbers``
+    and ``WhenFree``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

@@ -22,7 +22,7 @@ The whole table, for users and with all other records, begins docs/explanation/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
@@ -53,13 +53,21 @@ class _Ends:
         """All steps and members that ever began."""
         self.counting = dict(recorded.items())
         self._by_status: dict[str, dict[str, int]] = {}
-        for path, one in recorded.items():
+        self.begun: dict[str, int] = {}
+        """The steps that began."""
+        self.cleaning_up: dict[str, int] = {}
+        """The steps that bodies yielded while they were cancelled."""
+        self.undone: dict[str, int] = {}
+        """The steps whose rollback ran, and that did not run again since."""
+        for path, one in self.counting.items():  # all in one go, as each resume does this
             if one.end is not None:
                 self._by_status.setdefault(one.end.status, {})[path] = one.ended_seq
-
-    def at(self, seq_of: Callable[[PathState], int]) -> dict[str, int]:
-        """The paths at which this happened, each with the number of the event."""
-        return {path: seq for path, one in self.counting.items() if (seq := seq_of(one))}
+            if one.begun_seq:
+                self.begun[path] = one.begun_seq
+            if one.cleanup and one.cleanup_seq:
+                self.cleaning_up[path] = one.cleanup_seq
+            if one.undone is not None and one.undone_seq:
+                self.undone[path] = one.undone_seq
 
     def ended_as(self, status: str) -> dict[str, int]:
         """The paths that ended with this status."""
@@ -75,14 +83,6 @@ class _Ends:
         for path in but:
             ends.pop(path, None)
         return ends
-
-    def cleaning_up(self) -> dict[str, int]:
-        """The steps that bodies yielded while they were cancelled."""
-        return self.at(lambda one: one.cleanup_seq)
-
-    def undone(self) -> dict[str, int]:
-        """The steps whose rollback ran, and that did not run again since."""
-        return self.at(lambda one: one.undone_seq)
 
     def above(self, path: str) -> Iterable[str]:
         """The steps and members that contain a path, the nearest first."""
@@ -131,7 +131,7 @@ class _Ends:
             left = self.outside(found, outcomes)
             return {path for path in left if not dropped.isdisjoint(self.above(path))}
 
-        again = inside(self.cleaning_up()) | inside(self.undone())
+        again = inside(self.cleaning_up) | inside(self.undone)
         dropped = dropped | self.with_above(inside(self.ended_as("cancelled")), again)
         return tuple(sorted(dropped | self._git_work_in_removed_trees(dropped)))
 
@@ -163,11 +163,12 @@ def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
     failed_in: dict[str, list[str]] = {}
     for path in sorted(failed, key=failed.__getitem__):
         failed_in.setdefault(parent_of(path, known), []).append(path)
-    begun = ends.at(lambda one: one.begun_seq)
+    begun = ends.begun
     yielded_last: dict[str, int] = {}
     has_bodies = "" in paths or any(one.has_body or one.causes for one in counting.values())
     for path, seq in begun.items() if has_bodies else ():
-        yielded_last[_attempt(path)] = max(seq, yielded_last.get(_attempt(path), 0))
+        base = _attempt(path)
+        yielded_last[base] = max(seq, yielded_last.get(base, 0))
     causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
         here = stack.pop()
@@ -223,17 +224,16 @@ def superseded(recorded: Recorded) -> tuple[str, ...]:
     if was_failing:
         causes, whole = _causes_of(ends, [*ended_by, *was_failing])
     outcomes = ends.outcomes(but=causes)
-    whole |= ends.outside(ends.cleaning_up(), outcomes) | ends.outside(ends.undone(), outcomes)
+    whole |= ends.outside(ends.cleaning_up, outcomes) | ends.outside(ends.undone, outcomes)
     for path in causes:
         end = recorded.at(path).end
         if end is None or end.error_type not in _FINAL:
             own.add(path)
         if recorded.at(path).kind == "validate":  # its rounds count from one again
             whole.add(path)
-    began = ends.at(lambda one: one.begun_seq)
     ended_at = _what_ended_it(ends, recorded, last)
     if ended_at is not None:
-        whole |= {path for path, seq in began.items() if seq > ended_at and path not in own}
+        whole |= {path for path, seq in ends.begun.items() if seq > ended_at and path not in own}
     return ends.entered(own, whole)
 
 
@@ -241,7 +241,7 @@ def _ended_by_its_body(ends: _Ends, recorded: Recorded, last: ev.WorkflowComplet
     """True if an error of the run's body ended the run: no limit, no cancellation, and no drive
     that only finished the rollbacks which an earlier one had begun.
     """
-    undone = ends.undone()
+    undone = ends.undone
     left = ends.outside(undone, ends.outcomes())
     only_undid = any(undone[path] < recorded.resumed_seq for path in left)
     return last.status == "failed" and last.error_type != _LIMIT and not only_undid
@@ -292,7 +292,8 @@ def cancelled_half_way(recorded: Recorded) -> tuple[str, ...]:
     if not since:
         return ()
     ends = _Ends(recorded)
-    over = ends.at(lambda one: one.failed_seq) | ends.outcomes()
+    failed = {path: seq for path, one in ends.counting.items() if (seq := one.failed_seq)}
+    over = failed | ends.outcomes()
     cancelled = {path: seq for path, seq in ends.ended_as("cancelled").items() if seq > since}
     return tuple(sorted(ends.with_above(ends.outside(cancelled, over), ())))
 

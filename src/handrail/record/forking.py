@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
@@ -43,6 +43,33 @@ def cut_of(
         NotRecorded: one of the steps never began. WrongUse: a step began after another had ended,
             so that its start is not kept; or it has no output of its own.
     """
+    cut = None if at is None or given else _before_only_start(history, at)
+    kept, recorded = cut or _cut_anywhere(history, at, given)
+    at_work = _at_work(recorded)
+    if not at_work and not given:
+        return kept, recorded
+    kept = list(_without(history, kept, at_work, given))
+    return kept, Recorded(kept)
+
+
+def _before_only_start(
+    history: Sequence[ev.Event], at: str
+) -> tuple[list[ev.Event], Recorded] | None:
+    """The same for one step ``at`` that began once, for sure: no drive follows that dropped it. So
+    it folds only what is kept.
+    """
+    starts = (ev.StepStarted, ev.MemberStarted)
+    for index, event in enumerate(history):
+        if isinstance(event, starts) and event.path == at:
+            if any(isinstance(later, ev.RunResumed) for later in history[index:]):
+                return None
+            return list(history[:index]), Recorded(history[:index])
+    return None
+
+
+def _cut_anywhere(
+    history: Sequence[ev.Event], at: str | None, given: Collection[str]
+) -> tuple[list[ev.Event], Recorded]:
     recorded = Recorded(history)
     ends = [_unwinding_from(recorded) if at is None else _began(recorded, at)]
     ends += [_ended(recorded, path) for path in given]
@@ -56,12 +83,7 @@ def cut_of(
     kept = list(history[:end])
     if at is None and given:
         kept += _ends_of_others(history, end, given)
-    of_kept = recorded if len(kept) == len(history) else Recorded(kept)
-    at_work = _at_work(of_kept)
-    if not at_work and not given:
-        return kept, of_kept
-    kept = list(_without(history, kept, at_work, given))
-    return kept, Recorded(kept)
+    return kept, recorded if len(kept) == len(history) else Recorded(kept)
 
 
 def without_free_signals(kept: Sequence[ev.Event]) -> list[ev.Event]:
@@ -273,7 +295,7 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
 
 _copier = cache(copier)
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
-_NUMBERED = frozenset({*_TAKERS, *WITH_MESSAGE_NUMBER})
+_NUMBERED = frozenset({*_TAKERS, *get_args(WITH_MESSAGE_NUMBER)})
 
 
 def _names_a_number(event: Any) -> bool:

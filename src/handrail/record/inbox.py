@@ -23,14 +23,7 @@ from handrail.record.status import drive_end
 TIMEOUT = "timeout"
 """The ``by`` of the answer with which a deadline closes a gate."""
 
-WITH_MESSAGE_NUMBER = (
-    ev.GateAnswered,
-    ev.SignalReceived,
-    ev.CancelRequested,
-    ev.RunSteered,
-    ev.WorkEdited,
-    ev.RunResumed,
-)
+WITH_MESSAGE_NUMBER = ev.Posted | ev.RunResumed
 
 
 def unread(journal: Journal, recorded: Recorded) -> list[ev.Event]:

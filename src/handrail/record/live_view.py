@@ -6,10 +6,9 @@ waits, the event that says for what; for a step at work, the last line that it p
 notice of its agent. The console and the log draw it.
 
 An event costs O(depth of its path), however many members a group has, and so does drawing: the
-children of a step are kept by state; ended ones are counted, and only some of them kept.
-``record.view`` reads the same from a history, and keeps all steps. The fold does not use it, as its
-record takes 350 bytes for each step while the run lasts, and half as much time again for an event.
-Both take the meaning of an event from one place, ``FailureCause`` and ``step_wait_after``.
+children of a step are kept by state; ended ones are counted, and only some of them kept. What an
+event means is asked of ``Recorded``, as everywhere; it forgets each path that ends, so that the
+record of a long run stays small. ``record.view`` reads the same from a history, and keeps all.
 
 A step is found by its path while it is live. The first event below an unknown path makes the steps
 above it: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
@@ -19,18 +18,17 @@ have no event of their own.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.dataclass import copier
 from handrail.model.paths import is_budget_gate, is_limit_gate
 from handrail.model.results import (
-    A_SENDER,
-    Failure,
+    CommandResult,
     RunStatus,
     Skipped,
     StepResult,
@@ -39,7 +37,7 @@ from handrail.model.results import (
     add_usage,
 )
 from handrail.record.members import member_counts
-from handrail.record.status import step_wait_after
+from handrail.record.run_record import Recorded
 from handrail.record.view import FailureCause, StepState, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.table import verb_of
@@ -69,13 +67,12 @@ class LiveStep:
     """How many attempts and launches failed."""
     problem: FailureCause | None = None
     """Its last failure, or why it was interrupted."""
-    skipped: Skipped | None = None
-    handled: tuple[Failure, ...] = ()
-    exit_code: int = 0
+    end: StepResult[Any] | None = None
+    """How it ended, without its output; None for what ends without a result."""
     answer: ev.GateAnswered | None = None
-    """The answer to its question, if it asked one."""
+    """The answer to its question, once it has ended."""
     wait: WaitsFor | None = None
-    note: ev.Event | None = None
+    note: AnyEvent | None = None
     """The event that says what the step waits for; of the run, the latest for people to see."""
     latest: str | AnyEvent | None = None
     """The last line that it printed, or the last notice."""
@@ -90,18 +87,21 @@ class LiveStep:
     """Of work: how many tasks were refused."""
     why_stopped: str = ""
     """Of work: why no further task begins."""
-    tally: dict[str, int] | None = None
     reasons: dict[str | None, int] | None = None
     """Of a group: how many of its members failed with each error class."""
+    tally: dict[str, int] | None = None
+    """How many of its children ended in each state."""
     running: dict[int, LiveStep] | None = None
     waiting: dict[int, LiveStep] | None = None
-    failed: list[LiveStep] | None = None
-    done: deque[LiveStep] | None = None
+    failed: dict[int, LiveStep] | None = None
+    """The first failed ones of its children."""
+    done: dict[int, LiveStep] | None = None
+    """The last ones that ended otherwise."""
 
     @property
     def live(self) -> bool:
         """True if it has not ended."""
-        return self.state in {"running", "waiting"}
+        return self.state in _LIVE
 
     @property
     def due(self) -> float | None:
@@ -116,24 +116,25 @@ class LiveStep:
     @property
     def children(self) -> int:
         """How many children it has had."""
-        return self.ended + len(self.running or ()) + len(self.waiting or ())
+        return self.ended + self.count("running") + self.count("waiting")
 
     def count(self, state: str) -> int:
         """How many of its children are in this state."""
-        if state == "running":
-            return len(self.running or ())
-        if state == "waiting":
-            return len(self.waiting or ())
+        if state in _LIVE:
+            return len(self.kept_in(state))
         return self.tally.get(state, 0) if self.tally else 0
+
+    def kept_in(self, state: str) -> Collection[LiveStep]:
+        """Its children in this state, as far as they are kept; ``done`` has all but the failed."""
+        kept: dict[int, LiveStep] | None = getattr(self, state)
+        return kept.values() if kept else ()
 
     def counts(self, *, live: bool = True) -> Iterator[tuple[str, str]]:
         """Of a group: how its members did, as ``member_counts``; ``live``: also those at work.
 
         The reasons of failures are there if its own error does not tell them.
         """
-        states = dict(self.tally or {})
-        if live:
-            states |= {"running": self.count("running"), "waiting": self.count("waiting")}
+        states = {**(self.tally or {}), **{one: self.count(one) for one in _LIVE if live}}
         told = self.live or self.problem is not None or self.reasons is None
         reasons = None if told else self.reasons
         if reasons is not None and sum(reasons.values()) != self.count("failed"):
@@ -151,28 +152,19 @@ class LiveStep:
 
     def join(self, child: LiveStep) -> None:
         """File a child by its state."""
-        match child.state:
-            case "running":
-                self.running = self.running if self.running is not None else {}
-                self.running[child.order] = child
-            case "waiting":
-                self.waiting = self.waiting if self.waiting is not None else {}
-                self.waiting[child.order] = child
-            case _:
-                self._join_ended(child)
-
-    def _join_ended(self, child: LiveStep) -> None:
-        tally = self.tally = self.tally if self.tally is not None else {}
-        tally[child.state] = tally.get(child.state, 0) + 1
-        kept = _KEPT[min(self.depth, len(_KEPT) - 1)]
-        if child.state == "failed":  # the first failures say most
-            self.failed = self.failed if self.failed is not None else []
-            if len(self.failed) < kept:
-                self.failed.append(child)
-            return
-        if self.done is None:
-            self.done = deque(maxlen=kept)
-        self.done.append(child)
+        state, name = child.state, _KEPT_AS.get(child.state, "done")
+        kept = getattr(self, name)
+        if kept is None:
+            kept = {}
+            setattr(self, name, kept)
+        if state not in _LIVE:
+            tally = self.tally = self.tally if self.tally is not None else {}
+            tally[state] = tally.get(state, 0) + 1
+            if len(kept) >= _KEPT[min(self.depth, len(_KEPT) - 1)]:
+                if state == "failed":  # the first failures say most
+                    return
+                del kept[next(iter(kept))]
+        kept[child.order] = child
 
     def count_reason(self, error_type: str | None) -> None:
         """Count the error class of a member that failed, if this is a group."""
@@ -182,52 +174,44 @@ class LiveStep:
 
     def leave(self, child: LiveStep, state: StepState) -> None:
         """Remove a child that was filed under ``state``."""
-        if state == "running":
-            (self.running or {}).pop(child.order, None)
-        elif state == "waiting":
-            (self.waiting or {}).pop(child.order, None)
-        else:
-            self._leave_ended(child, state)
-
-    def _leave_ended(self, child: LiveStep, state: StepState) -> None:
-        if self.tally and self.tally.get(state):
+        if state not in _LIVE and self.tally and self.tally.get(state):
             self.tally[state] -= 1
-        if self.failed and child in self.failed:
-            self.failed.remove(child)
-        elif self.done and child in self.done:
-            self.done.remove(child)
+        kept = getattr(self, _KEPT_AS.get(state, "done"))
+        if kept:
+            kept.pop(child.order, None)
 
     def forget_children(self) -> None:
         """Drop all children and their counts, for another attempt or to save memory."""
-        self.running = self.waiting = self.tally = self.failed = self.done = self.reasons = None
+        self.running = self.waiting = self.failed = self.done = self.tally = self.reasons = None
 
     def live_children(self) -> list[LiveStep]:
         """The children that have not ended."""
-        return [*(self.running or {}).values(), *(self.waiting or {}).values()]
+        return [*self.kept_in("running"), *self.kept_in("waiting")]
 
     @property
     def only_live_child(self) -> LiveStep | None:
         """The one child that has not ended, if there is just one."""
-        running, waiting = self.running or {}, self.waiting or {}
-        if len(running) + len(waiting) != 1:
-            return None
-        return next(iter((running or waiting).values()))
+        running, waiting = self.kept_in("running"), self.kept_in("waiting")
+        return next(iter(running or waiting)) if len(running) + len(waiting) == 1 else None
 
     def most_telling(self, most: int) -> list[LiveStep]:
         """At most ``most`` children: the first failed ones, then waiting, running, the latest done.
 
         The work is bounded by ``most``, however many children there are.
         """
-        running, waiting = self.running or {}, self.waiting or {}
-        failed, done = self.failed or [], self.done or ()
-        sizes = [len(running), len(failed), len(waiting), len(done)]
-        room = _shares(sizes, most)
+        running, failed, waiting = map(self.kept_in, ("running", "failed", "waiting"))
+        done = self.done or {}
+        room = _shares([len(running), len(failed), len(waiting), len(done)], most)
         return [
-            *failed[: room[1]],
-            *islice(waiting.values(), room[2]),
-            *islice(running.values(), room[0]),
-            *islice(reversed(done), room[3]),
+            *islice(failed, room[1]),
+            *islice(waiting, room[2]),
+            *islice(running, room[0]),
+            *islice(reversed(done.values()), room[3]),
         ]
+
+
+_LIVE = frozenset({"running", "waiting"})
+_KEPT_AS: Mapping[str, str] = {state: state for state in (*_LIVE, "failed")}
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
@@ -248,6 +232,7 @@ def _shares(sizes: list[int], most: int) -> list[int]:
 
 
 MAX_DEPTH = 60
+_COUNTED = ("succeeded", "failed", "cancelled", "skipped")
 _ATTEMPT = re.compile(r"(.+)~(\d{1,9})\Z", re.DOTALL)
 
 
@@ -263,24 +248,37 @@ class LiveRun:
         """The failure that ended the run, if a step's did."""
         self.ended: dict[str, int] = {}
         self.replayed = 0
-        self.usage: Usage | None = None
-        """What agents used, of steps that ended and attempts that failed."""
+        self._recorded = Recorded()
+        """What the events mean, without paths that have ended."""
+        self._used: Usage | None = None
+        """What agents used, of these."""
         self.root = LiveStep("", self.workflow_name, "workflow", None, 0, 0, 0.0)
         self._steps: dict[str, LiveStep] = {}
         self._timers: list[tuple[float, int, LiveStep]] = []
         self._count = 0
 
+    @property
+    def usage(self) -> Usage | None:
+        """What agents used, as far as they reported it."""
+        used = self._used
+        for account in self._recorded.accounts.values():
+            used = add_usage(used, account.spent(alive=False).usage)
+        return used
+
     def apply(self, event: AnyEvent) -> LiveStep | None:
         """Apply an event; the step that it concerns, if that is live or has just ended."""
         self.at = max(self.at, event.at)
         self.advance(self.at)
+        self._recorded.apply(event)
         of_run = self._OF_RUN.get(type(event))
         if of_run is not None:
             return of_run(self, event)
         step = self._steps.get(getattr(event, "path", ""))
-        of_step = self._OF_STEP.get(type(event))
-        if of_step is not None and step is not None:
-            of_step(self, step, event)
+        if step is not None:
+            of_step = self._OF_STEP.get(type(event))
+            if of_step is not None:
+                of_step(self, step, event)
+            self._note_wait(step, event)
         return step
 
     def advance(self, now: float) -> None:
@@ -296,8 +294,8 @@ class LiveRun:
         stack = [self.root]
         while stack:
             step = stack.pop()
-            below = list((step.running or {}).values())
-            stack.extend(reversed(below))
+            below = step.kept_in("running")
+            stack.extend(reversed(list(below)))
             if not below and step is not self.root and step.state == "running":
                 yield step
 
@@ -363,6 +361,7 @@ class LiveRun:
             self._steps.pop(step.path, None)
             for alias in step.aliases or ():
                 self._steps.pop(alias, None)
+        self._used = add_usage(self._used, self._recorded.forget_ended(step.path))
         step.ended_at = max(at, step.started_at)
         step.note = step.latest = step.wait = None
         self._move(step, state)
@@ -375,7 +374,7 @@ class LiveRun:
 
     def _forget_paths(self, step: LiveStep) -> None:
         """Forget the paths of its rounds: they stay known until the validation is over."""
-        for child in (*(step.failed or ()), *(step.done or ())):
+        for child in (*step.kept_in("failed"), *step.kept_in("done")):
             if child.kind == "round":
                 self._steps.pop(child.path, None)
 
@@ -430,74 +429,54 @@ class LiveRun:
 
     # -- events that may start a step ---------------------------------------------------------
 
-    def _step_started(self, event: ev.StepStarted) -> LiveStep:
-        step = self._open(event.path, event.step_type, event.at)
-        if event.step_type == "wait_for":
-            self._wait(step, event, WaitsFor("signal", event.path, event.signal, A_SENDER))
+    def _begun(self, event: ev.Began | ev.GroupStarted | ev.GateOpened) -> LiveStep:
+        record = self._recorded.at(event.path)
+        asks = "ask" if record.group is None else record.group.kind
+        step = self._open(event.path, record.kind or asks, event.at)
+        step.size = self._recorded.sizes.get(event.path)
+        group = step.parent
+        if group is not None and group.size is not None and group.size < group.children:
+            group.size = None  # of work that grew: only its own process hears by how much
+        self._note_wait(step, event)
         return step
 
     def _step_completed(self, event: ev.StepCompleted) -> LiveStep:
         status = event.result.status
         self.ended[status] = self.ended.get(status, 0) + 1
-        step = self._steps.get(event.path)
-        if step is None:
-            step = self._open(event.path, event.result.step_type, event.at)
-        if verb_of(step.kind).launches and status in {"succeeded", "cancelled"}:
-            self._used(event.used)  # else its failed attempt has reported it
-        return self._take(step, event.result, event.at)
+        return self._ended(event)
 
     def _step_replayed(self, event: ev.StepReplayed) -> LiveStep:
-        kind = "" if event.result is None else event.result.step_type
-        step = self._open(event.path, kind, event.at)
+        result = event.result
+        step = self._open(event.path, "" if result is None else result.step_type, event.at)
         self.replayed += event.steps_below + (step.kind != "member")
-        self._used(event.usage_below)
+        own = result.usage if result is not None and verb_of(step.kind).launches else None
+        self._used = add_usage(add_usage(self._used, event.usage_below), own)
         step.replayed = True
         if step.parent is not None:
             step.parent.recorded += 1
-        if event.result is not None:
-            if verb_of(step.kind).launches:
-                self._used(event.result.usage)
-            return self._take(step, event.result, event.at)
+        if result is not None:
+            return self._take(step, result, event.at)
         self._end(step, "succeeded", event.at)
         return step
 
-    def _group_started(self, event: ev.GroupStarted) -> LiveStep:
-        step = self._open(event.path, event.kind, event.at)
-        step.size = event.size
-        return step
-
-    def _member_started(self, event: ev.MemberStarted) -> LiveStep:
-        step = self._open(event.path, "member", event.at, event.key)
-        group = step.parent
-        if group is not None and group.size is not None and group.size < group.children:
-            group.size = None  # of work that grew: only its own process hears by how much
-        return step
-
-    def _member_completed(self, event: ev.MemberCompleted) -> LiveStep:
-        step = self._steps.get(event.path) or self._open(event.path, "member", event.at)
-        return self._take(step, event.result, event.at)
+    def _ended(self, event: ev.Ended) -> LiveStep:
+        path, result = event.path, event.result
+        step = self._steps.get(path) or self._open(path, result.step_type, event.at)
+        return self._take(step, result, event.at)
 
     def _take(self, step: LiveStep, result: StepResult[Any], at: float) -> LiveStep:
         step.attempts = result.attempts
         step.problem = None
-        step.handled = result.handled
-        step.exit_code = exit_code_of(result.output)
         if result.error is not None or result.error_type is not None:
             step.problem = _failure(step, result.name, result)
             if result.status == "failed" and step.parent is not None:
                 step.parent.count_reason(result.error_type)
-        elif isinstance(result.output, Skipped):
-            step.skipped = result.output
+        step.answer = self._recorded.answers.get(step.path)
+        step.end = result
+        if result.output is not None or result.traceback is not None:
+            step.end = _shown(result)
         self._end(step, result.status, at)
         step.started_at = step.ended_at - result.duration_ms / 1000
-        return step
-
-    def _used(self, usage: Usage | None) -> None:
-        self.usage = add_usage(self.usage, usage)
-
-    def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
-        step = self._open(event.path, "ask", event.at)
-        self._waits(step, event)
         return step
 
     def _rollback_started(self, event: ev.RollbackStarted) -> LiveStep:
@@ -511,6 +490,7 @@ class LiveRun:
                     step.path, step.name, event.error or "", event.error_type
                 )
             self._end(step, "succeeded" if event.error is None else "failed", event.at)
+        self._recorded.forget_ended(event.path)
         return step
 
     # -- events of a step that is live ---------------------------------------------------------
@@ -523,17 +503,11 @@ class LiveRun:
         step.problem = _failure(step, step.name, event)
         step.failures += 1
         step.latest = None
-        if verb_of(step.kind).launches:
-            self._used(event.usage)
 
     def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
         step.problem = FailureCause(step.path, step.name, event.error)
         step.failures += 1
-        step.latest = None
-        if event.parked or event.due <= event.at:
-            step.latest = event
-        else:
-            self._waits(step, event)
+        step.latest = event if event.parked or event.due <= event.at else None
 
     def _output(self, step: LiveStep, event: ev.StepOutput | ev.AgentMessage) -> None:
         step.latest = last_line(event.text) or step.latest
@@ -562,13 +536,8 @@ class LiveRun:
         """Take the event's counts: members taken from the record had no events of their own."""
         step.size = max(step.size or 0, event.total)
         step.why_stopped = event.why_stopped or ""
-        counts = {
-            "succeeded": event.succeeded,
-            "failed": event.failed,
-            "cancelled": event.cancelled,
-            "skipped": event.skipped,
-        }
-        step.tally = {state: count for state, count in counts.items() if count}
+        ended = {state: getattr(event, state) for state in _COUNTED}
+        step.tally = {state: count for state, count in ended.items() if count}
 
     def _work_grew(self, step: LiveStep, event: ev.WorkGrew) -> None:
         step.size, step.refused = event.total, event.refused
@@ -593,22 +562,16 @@ class LiveRun:
         self._perhaps_end_round(found, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
-        step.answer = event
         if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end event
+            step.answer = event
             self._end(step, "succeeded", event.at)
-        else:
-            self._waits(step, event)
 
-    def _guided(self, step: LiveStep, event: ev.AgentGuided) -> None:
-        self._notice(step, event)
-        self._waits(step, event)
-
-    def _waits(self, step: LiveStep, event: ev.Event) -> None:
-        """Set the wait that the event begins, or clear the one that it ends."""
-        self._wait(step, event, step_wait_after(event, step.wait))
-
-    def _wait(self, step: LiveStep, event: ev.Event, wait: WaitsFor | None) -> None:
-        if wait is step.wait:
+    def _note_wait(self, step: LiveStep, event: AnyEvent) -> None:
+        """Note what the step waits for now, and the event that began the wait."""
+        wait = self._recorded.wait_of(step.path, self.at)
+        if wait is not None and wait.kind == "person":  # the run is about to be suspended
+            wait = None
+        if wait == step.wait:
             return
         step.wait, step.note = wait, None if wait is None else event
         if step.due is not None:
@@ -625,13 +588,13 @@ class LiveRun:
         ev.RunSteered: _note_of_run,
         ev.LimitReached: _note_of_run,
         ev.BudgetWarning: _note_of_run,
-        ev.StepStarted: _step_started,
+        ev.StepStarted: _begun,
         ev.StepCompleted: _step_completed,
         ev.StepReplayed: _step_replayed,
-        ev.GroupStarted: _group_started,
-        ev.MemberStarted: _member_started,
-        ev.MemberCompleted: _member_completed,
-        ev.GateOpened: _gate_opened,
+        ev.GroupStarted: _begun,
+        ev.MemberStarted: _begun,
+        ev.MemberCompleted: _ended,
+        ev.GateOpened: _begun,
         ev.RollbackStarted: _rollback_started,
         ev.RollbackCompleted: _rollback_completed,
     }
@@ -644,7 +607,6 @@ class LiveRun:
         ev.WorkStopped: _work_stopped,
         ev.SubworkflowStarted: _child_started,
         ev.GateAnswered: _gate_answered,
-        ev.TimerSet: _waits,
         ev.StepOutput: _output,
         ev.AgentMessage: _output,
         ev.AgentTurnStarted: _turn_started,
@@ -656,14 +618,24 @@ class LiveRun:
         ev.AgentCompaction: _notice,
         ev.AgentLimit: _notice,
         ev.AgentPermission: _notice,
-        ev.AgentSessionStarted: _waits,
-        ev.ClaimWaiting: _waits,
-        ev.ClaimGranted: _waits,
-        ev.ClaimLost: _waits,
         ev.SandboxDenied: _notice,
-        ev.AgentGuided: _guided,
+        ev.AgentGuided: _notice,
         ev.LadderStep: _launch_failed,
     }
+
+
+_without_output: Callable[[StepResult[Any]], StepResult[Any]] = copier(
+    StepResult, output=None, traceback=None
+)
+
+
+def _shown(result: StepResult[Any]) -> StepResult[Any]:
+    """The result, of whose output is left why the step was skipped, or its exit code."""
+    output, shown = result.output, _without_output(result)
+    if isinstance(output, Skipped):
+        return replace(shown, output=output)
+    code = exit_code_of(output)
+    return replace(shown, output=CommandResult[Any](code, "", "")) if code else shown
 
 
 def _failure(
@@ -676,7 +648,7 @@ def _failure(
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
     """The failed children, the last first; of a round, which has no name, its failed children."""
-    for child in reversed(step.failed or ()):
+    for child in reversed(list(step.kept_in("failed"))):
         if child.kind == "round":
             yield from _failed_below(child)
         elif child.kind != "rollback":

@@ -187,11 +187,15 @@ class PathTree:
 
     def paths_below(self, path: str) -> Iterator[str]:
         """Every recorded path below this one, those above before those below them."""
+        return self._paths_below(path) if path in self._children else iter(())
+
+    def _paths_below(self, path: str) -> Iterator[str]:
         stack = list(self._counting(path))
         while stack:
             known = stack.pop()
             yield known
-            stack.extend(self._counting(known))
+            if known in self._children:
+                stack.extend(self._counting(known))
 
     def children(self, path: str) -> list[str]:
         """The recorded children of a path, in the order of the group, or as they were yielded."""
@@ -235,10 +239,14 @@ class PathTree:
         """Every finished step below a path, with its result, marked as replayed; without steps that
         the end of a step above them did not reach.
         """
+        return self._below(path) if path in self._children else iter(())
+
+    def _below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         stack = [path]
         while stack:
             for known in self._reached_children(stack.pop()):
-                stack.append(known)
+                if known in self._children:
+                    stack.append(known)
                 result = self._paths[known].result
                 if result is not None:
                     yield known, replayed(result)

@@ -213,8 +213,8 @@ def worktrees_of(recorded: Recorded) -> list[str]:
     return sorted(path for path, one in recorded.begun().items() if one.kind == "worktree")
 
 
-def _begins(event: ev.Event) -> TypeGuard[ev.StepStarted | ev.MemberStarted]:
-    return isinstance(event, (ev.StepStarted, ev.MemberStarted))
+def _begins(event: ev.Event) -> TypeGuard[ev.Began]:
+    return isinstance(event, ev.Began)
 
 
 def _begun_after(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from handrail.model.events import LadderStep, RunSuspended, WorkflowCompleted
+from handrail.model import events as ev
+from handrail.model.events import LadderStep
 from handrail.model.results import (
     Incident,
     StepResult,
@@ -45,7 +46,7 @@ def children_of(tree: Mapping[str, dict[str, None] | str], path: str) -> tuple[s
 def workflow_result(
     name: str,
     run_id: str,
-    end: WorkflowCompleted | RunSuspended,
+    end: ev.DriveEnded,
     tree: Mapping[str, dict[str, None] | str],
     results: Mapping[str, StepResult[Any]],
     *,
@@ -56,7 +57,7 @@ def workflow_result(
     """The result of a run, or of the child workflow at ``root``, by how it ended."""
     ordered, top = tree_order(tree, results, root), children_of(tree, root)
     degraded, usage = any(one.status == "defaulted" for one in ordered), total_usage(ordered)
-    if isinstance(end, RunSuspended):
+    if isinstance(end, ev.RunSuspended):
         is_parked = any(one.kind == "person" for one in end.waits_for)
         return WorkflowResult(
             name, run_id, "suspended", ordered, duration_ms, None,

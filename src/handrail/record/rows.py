@@ -636,7 +636,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                     None, None, (), None, end.duration_ms, 1, False, False, False, None,  # noqa: FBT003
                     (), at, None,
                 )  # fmt: skip
-                return new_end(run_id, seq, at, where, result, "", 0, (), None)
+                return new_end(run_id, seq, at, where, result, "", 0, (), None, "")
         except msgspec.MsgspecError:
             pass  # it has other fields, or is damaged
         text = None if value is None else value.decode()

@@ -149,6 +149,8 @@ class Recorded(PathTree):
         """The edits of the queue of each ``work`` step, in order."""
         self.stops: dict[str, ev.WorkStopped] = {}
         """Why each ``work`` step was to begin no more tasks, as its ``stop`` said last."""
+        self.overdue: dict[str, str] = {}
+        """The step around a cancelled path whose timeout stopped it, by the cancelled path."""
         self.why_stopped: dict[tuple[str, int], str | None] = {}
         """Why ended attempts began no more tasks, by path and attempt: ``stop``, or the bound."""
         self._again: set[str] = set()
@@ -164,6 +166,13 @@ class Recorded(PathTree):
     def is_empty(self) -> bool:
         """The run has not begun: nothing is recorded."""
         return not self.count
+
+    def apply(self, event: ev.Event | ev.Progress) -> None:
+        """Read the next event; a notice means little to a record."""
+        self.count += 1
+        take = self._TAKES.get(type(event))
+        if take is not None:
+            take(self, event)
 
     def take(self, history: Iterable[ev.Event]) -> None:
         """Read the next events."""
@@ -381,6 +390,8 @@ class Recorded(PathTree):
         state.end, state.ended_seq = result, event.seq
         state.derived, state.unreached_children = event.composed, event.left_out
         state.consumed_signal = event.took
+        if event.overdue:
+            self.overdue[path] = event.overdue
         self._at_work.pop(path, None)
         if type(result.output) is Unresolved:
             self.unresolved.add(path)
@@ -410,6 +421,12 @@ class Recorded(PathTree):
         if result.attempts > state.attempts and result.given_by is None:
             self._count_without_budget(path, event.used, at_least=result.success)
         self._attempt_over(path, event.used)
+
+    def _step_replayed(self, event: ev.StepReplayed) -> None:
+        """Take the end that a drive read from a record which is not read here."""
+        if event.result is not None:
+            state = self._state(event.path)
+            state.kind, state.end = event.result.step_type, event.result
 
     def _rollback_started(self, event: ev.RollbackStarted) -> None:
         above = ancestors_of(event.path, self._paths)
@@ -442,6 +459,8 @@ class Recorded(PathTree):
         state.found = event.found
         if event.cause is not None:
             self._note_cause(state, event.path, event.cause)
+        if event.overdue:
+            self.overdue[event.path] = event.overdue
         self.undoing.pop(event.path, None)
         state.derived, state.unreached_children = event.composed, event.left_out
         if type(event.result.output) is Unresolved:
@@ -595,15 +614,18 @@ class Recorded(PathTree):
         self,
         event: ev.TimerSet | ev.OfClaims | ev.AgentSessionStarted | ev.AgentGuided | ev.LadderStep,
     ) -> None:
-        before = self.waits.get(event.path)
-        wait = status.step_wait_after(event, before)
-        if wait is not None:
-            self.waits[event.path] = wait
-        elif before is not None:
-            del self.waits[event.path]
+        path, begun, is_timer = event.path, status.wait_begun_by(event), type(event) is ev.TimerSet
+        if begun is None:
+            if not is_timer:
+                self.waits.pop(path, None)
+            return
+        known = self.waits.get(path)
+        if not is_timer or known is None or (known.kind, known.until) != ("time", begun.until):
+            self.waits[path] = begun  # else the known one says why
 
     def _forget_waits(self, *kinds: str) -> None:
-        self.waits = {path: wait for path, wait in self.waits.items() if wait.kind not in kinds}
+        for path in [path for path, wait in self.waits.items() if wait.kind in kinds]:
+            del self.waits[path]
 
     def _gate_opened(self, event: ev.GateOpened) -> None:
         path, gate = event.path, event.gate
@@ -631,8 +653,9 @@ class Recorded(PathTree):
 
     def _close_gates(self, step: str) -> None:
         """Close a step's own question, and the one whether its agent may be launched."""
-        for path in list(self.open_gates):
-            if path == step or self._is_budget_gate(step, path):
+        self.open_gates.pop(step, None)
+        for path in self._children.get(step, ()):
+            if path in self.open_gates and self._is_budget_gate(step, path):
                 del self.open_gates[path]
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
@@ -666,6 +689,36 @@ class Recorded(PathTree):
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
+    @cached_property
+    def _by_path(self) -> tuple[dict[str, Any], ...]:
+        return (
+            self._paths, self._children, self._at_work, self._counted, self._last_failed,
+            self.accounts, self.answers, self.awaited, self.edits, self.launched, self.open_gates,
+            self.overdue, self.questions, self.revisions, self.sizes, self.steering_requests,
+            self.stops, self.tasks, self.told, self.undoing, self.waits,
+        )  # fmt: skip
+
+    def forget_ended(self, path: str) -> Usage | None:
+        """Drop what is recorded of a path that has ended, for a display that must stay small.
+
+        Returns what its launches used.
+        """
+        account = self.accounts.get(path)
+        self._children.get(self._home(path), {}).pop(path, None)
+        for attempt in range(1, self.at(path).attempts + 2) if self.why_stopped else ():
+            self.why_stopped.pop((path, attempt), None)
+        for kept in self._by_path:
+            if kept:  # most are empty in most runs
+                kept.pop(path, None)
+        for paths in (self._reserved, self.begun_once, self.unresolved):
+            paths.discard(path)
+        for events in (self.denied, self.spending, self._signals):
+            events.clear()
+        if not self._last_failed:
+            self.failed_launches.clear()
+            self.followed.clear()
+        return None if account is None else account.spent(alive=False).usage
+
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.WorkflowStarted: _run_started,
         ev.RunResumed: _run_resumed,
@@ -681,6 +734,7 @@ class Recorded(PathTree):
         ev.AttemptFailed: _attempt_failed,
         ev.TimerSet: _timer_set,
         ev.StepCompleted: _step_completed,
+        ev.StepReplayed: _step_replayed,
         ev.RollbackStarted: _rollback_started,
         ev.RollbackCompleted: _rollback_completed,
         ev.MemberStarted: _member_started,
@@ -707,6 +761,16 @@ class Recorded(PathTree):
     }
 
     # -- asking ---------------------------------------------------------------------------------
+
+    def wait_of(self, path: str, now: float) -> WaitsFor | None:
+        """What the step waits for at this time; None if it waits for nothing."""
+        if path in self.open_gates:
+            return status.wait_for_answer(self.open_gates[path])
+        if path in self.awaited:
+            return status.wait_begun_by(self.awaited[path])
+        wait = self.waits.get(path)
+        is_over = wait is None or (wait.until is not None and wait.until <= now)
+        return None if is_over else wait
 
     def broke_off(self, path: str) -> bool:
         """True if the step was at work when its process ended; for a run that no process drives."""

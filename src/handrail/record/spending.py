@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
@@ -32,12 +32,7 @@ class Spent:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields; None in ``usage`` is unknown."""
-        return {
-            "launches": self.launches,
-            "usage": json_safe(self.usage),
-            "unknown_tokens": self.unknown_tokens,
-            "unknown_cost": self.unknown_cost,
-        }
+        return cast("dict[str, Any]", json_safe(self))
 
 
 _REFUSED = frozenset({

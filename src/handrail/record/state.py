@@ -36,7 +36,13 @@ def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
     history = journal.events(info.run_id, secrets={})
     if not history and not info.damaged:
         raise RunNotFound(info.run_id, [one.run_id for one in journal.runs()])
-    recorded = Recorded(history)
+    return recorded_run(journal, info, history, Recorded(history), now)
+
+
+def recorded_run(
+    journal: Journal, info: RunInfo, history: Sequence[ev.Event], recorded: Recorded, now: float
+) -> RecordedRun:
+    """A run as it stands now, with the messages that it has not read."""
     inbox = unread(journal, recorded) if history else ()
     alive, stuck = info.holder is not None, stuck_in(info)
     view = view_of(recorded, inbox, alive=alive, now=now, stuck=stuck)

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, RunStatus, WaitsFor
+from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 
 ShownStatus: TypeAlias = Literal[RunStatus, "running", "paused", "dead", "damaged"]
@@ -34,12 +34,12 @@ def run_info(run_id: str, events: Sequence[Event], holder: Holder | None, now: f
     )
 
 
-def drive_end(events: Sequence[Event]) -> ev.WorkflowCompleted | ev.RunSuspended | None:
+def drive_end(events: Sequence[Event]) -> ev.DriveEnded | None:
     """The event that ended the last drive; None while that has no end."""
     for event in reversed(events):
-        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+        if isinstance(event, ev.DriveEnded):
             return event
-        if isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
+        if isinstance(event, ev.DriveBegan):
             return None  # others are answers and signals that arrived after the drive's last event
     return None
 
@@ -93,8 +93,8 @@ _WHAT_OF_REASON = {"sleep": "sleep", "retry": "retry", "backoff": "retry", "cap"
 def wait_begun_by(event: Event) -> WaitsFor | None:
     """The wait that this event begins, or None."""
     match event:
-        case ev.GateOpened(path, gate):
-            return WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
+        case ev.GateOpened():
+            return wait_for_answer(event.gate)
         case ev.StepStarted() if event.signal and event.verdict is not False:
             return WaitsFor("signal", event.path, event.signal, A_SENDER)
         case ev.LadderStep(path) if event.parked:
@@ -109,16 +109,6 @@ def wait_begun_by(event: Event) -> WaitsFor | None:
             return None
 
 
-_ENDS_A_WAIT = (
-    ev.AgentGuided, ev.AgentSessionStarted, ev.AttemptFailed, ev.ClaimGranted, ev.ClaimLost,
-    ev.GateAnswered, ev.LadderStep, ev.StepCompleted,
-)  # fmt: skip
-
-
-def step_wait_after(event: Event, wait: WaitsFor | None) -> WaitsFor | None:
-    """What a step waits for after this event, if it waited for ``wait`` before."""
-    begun = wait_begun_by(event)
-    if begun is None:
-        return None if isinstance(event, _ENDS_A_WAIT) else wait
-    is_known = wait is not None and (wait.kind, wait.until) == ("time", begun.until)
-    return wait if is_known and isinstance(event, ev.TimerSet) else begun  # `wait` says why
+def wait_for_answer(gate: OpenGate) -> WaitsFor:
+    """The wait that a question is."""
+    return WaitsFor("answer", gate.path, gate.question, A_PERSON, gate.deadline)

@@ -34,6 +34,7 @@ from handrail.record.path_tree import PathState
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
 from handrail.record.spending import Spent
+from handrail.record.status import wait_for_answer
 from handrail.record.work_view import WorkView, works_of
 from handrail.shortening import reason_of
 from handrail.steps.table import verb_of
@@ -220,9 +221,7 @@ class RunView:
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
         """What it waits for, people and senders first."""
-        gates = (
-            WaitsFor("answer", one.path, one.question, A_PERSON, one.deadline) for one in self.gates
-        )
+        gates = map(wait_for_answer, self.gates)
         signals = (WaitsFor("signal", one.path, one.name, A_SENDER) for one in self.signals)
         needs = (WaitsFor("person", "", one, A_PERSON) for one in self.needs)
         paused = () if self.paused is None else (unpause_of(self.paused),)
@@ -259,6 +258,25 @@ def _fields(event: ev.Event) -> Mapping[str, Any]:
     found = json_safe(event)
     assert isinstance(found, dict)
     return found
+
+
+def end_view(
+    result: StepResult[Any],
+    cause: FailureCause | None = None,
+    answer: ev.GateAnswered | None = None,
+) -> StepView:
+    """The end of a step as it is shown, from its result."""
+    return StepView(
+        result.path, 0, result.step_type, result.status, result.attempts, result.duration_ms, cause,
+        result.output, answer, handled=result.handled, given_by=result.given_by,
+        spent=None if result.usage is None else Spent(1, result.usage),
+    )  # fmt: skip
+
+
+def end_in(events: Iterable[ev.Event], step: StepView) -> StepResult[Any] | None:
+    """The result of a step among the events of its path; None if it has not ended since."""
+    ends = [one.result for one in events if isinstance(one, ev.Ended)]
+    return ends[-1] if ends and step.duration_ms is not None else None
 
 
 def exit_code_of(output: Any) -> int:
@@ -407,9 +425,8 @@ class _View:
         )  # fmt: skip
 
     def _unfinished(self, path: str, kind: str) -> StepState:
-        wait = self._recorded.waits.get(path)
-        lasts = wait is not None and (wait.until is None or wait.until > self._now)
-        if verb_of(kind).waits or (self._alive and lasts):
+        waits = self._recorded.wait_of(path, self._now) is not None
+        if verb_of(kind).waits or (self._alive and waits):
             return "waiting"
         if self._alive:
             return "running"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from handrail.model.dataclass import dataclass
 from handrail.record.run_record import Recorded
 from handrail.record.work import RecordedTasks, last_tasks
+from handrail.typed.jsonsafe import json_safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,8 @@ class WorkView:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
-        return {
-            "path": self.path,
-            "queued": [{"id": one, "priority": priority} for one, priority in self.queued],
-            "running": list(self.running),
-            "done": self.done,
-            "failed": self.failed,
-            "refused": list(self.refused),
-            "why_stopped": self.why_stopped,
-            "over": self.over,
-        }
+        queued = [{"id": one, "priority": priority} for one, priority in self.queued]
+        return {**cast("dict[str, Any]", json_safe(self)), "queued": queued}
 
 
 def works_of(recorded: Recorded) -> Iterator[WorkView]:

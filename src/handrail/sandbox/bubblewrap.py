@@ -115,10 +115,7 @@ class Confinement:
     """
 
     def __init__(
-        self,
-        sandbox: Sandbox,
-        scene: Scene,
-        tell: Callable[[str, DenialSource], object],
+        self, sandbox: Sandbox, scene: Scene, tell: Callable[[str, DenialSource], object]
     ) -> None:
         self._sandbox = sandbox
         self._scene = scene

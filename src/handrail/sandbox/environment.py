@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from handrail.model.sandbox import InheritEnv, Sandbox
 from handrail.sandbox.programs import NOTHING, Needs
 from handrail.secrets.values import Secrets
 
@@ -18,12 +19,18 @@ _BEGINNINGS = ("LC_", "XDG_")
 _SECRETS = Secrets()
 
 
-def inherited(rule: Any, needs: Needs = NOTHING) -> dict[str, str]:
-    """The variables of this process that a program inherits.
+def inherited(
+    inherit_env: Any, sandbox: Sandbox | None, without: InheritEnv, needs: Needs = NOTHING
+) -> dict[str, str]:
+    """The variables of this process that a program inherits: as its step says, else its sandbox.
 
+    In a sandbox that does not say it, those that are no secrets; ``without`` one, as it says.
     ``"safe"`` leaves out those that look like secrets, by name or by value; a list leaves out all
     but these and what no program can do without. What the program itself needs is never left out.
     """
+    rule: Any = inherit_env
+    if rule is None:
+        rule = without if sandbox is None else "safe" if sandbox.env is None else sandbox.env
     if rule == "all":
         return dict(os.environ)
     names = None if rule == "safe" else frozenset(rule)

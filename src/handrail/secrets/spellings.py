@@ -8,7 +8,7 @@ import re
 import shlex
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise, product
 from typing import Any
 from urllib.parse import unquote
@@ -184,7 +184,7 @@ class Needles:
     """Strings that are searched for together. Mutable: builds its finders when they are needed.
 
     ``parts``: each of the strings contains one of these. There are fewer parts than strings, and
-    only parts are searched for until there is a finder.
+    only parts are searched for until there is a finder: for good, without the extra ``fast``.
     """
 
     __slots__ = ("_finders", "_needles", "_parts", "_unread")
@@ -218,9 +218,10 @@ class Needles:
         finders = self._finders
         if finders is None:
             self._unread -= len(data)
-            if self._unread > 0:
+            build = _build_finder() if self._unread <= 0 else None
+            if build is None:
                 return any(map(data.__contains__, self._parts))
-            finders = self._finders = _finders(self._needles)
+            finders = self._finders = _finders(self._needles, build)
         for find in finders:  # noqa: SIM110  # a generator costs as much as the search
             if find(data):
                 return True
@@ -239,15 +240,17 @@ def _as_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _finders(needles: tuple[bytes, ...]) -> tuple[Any, ...]:
-    from ahocorasick_rs import BytesAhoCorasick, MatchKind
+@cache
+def _build_finder() -> Callable[[list[bytes]], Any] | None:
+    try:
+        from ahocorasick_rs import BytesAhoCorasick, MatchKind
+    except ImportError:  # the extra `fast` has it
+        return None
+    # Leftmost match: only such a finder scans many bytes at a time.
+    return partial(BytesAhoCorasick, matchkind=MatchKind.LeftmostFirst)
 
+
+def _finders(needles: tuple[bytes, ...], build: Callable[[list[bytes]], Any]) -> tuple[Any, ...]:
     count = -(-len(needles) // TOGETHER)
     slices = [needles[start::count] for start in range(count)]
-    return tuple(
-        # Leftmost match: only such a finder scans many bytes at a time.
-        BytesAhoCorasick(
-            [*some, *_NEVER], matchkind=MatchKind.LeftmostFirst
-        ).find_matches_as_indexes
-        for some in slices
-    )
+    return tuple(build([*some, *_NEVER]).find_matches_as_indexes for some in slices)

@@ -199,7 +199,7 @@ _STARTS = tuple(start for one in SHAPES for start in one.starts)
 
 
 def _beginnings(shapes: Iterable[_Shape]) -> tuple[str, ...]:
-    starts = [start for one in shapes for start in one.starts]
+    starts = [start for shape in shapes for start in shape.starts]
     return tuple({start[:end] for start in starts for end in range(1, len(start))})
 
 

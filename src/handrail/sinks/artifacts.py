@@ -101,7 +101,7 @@ class ArtifactsSink:
             if _is_start_of_drive(event):
                 self._runs[event.run_id] = run
         run.take(event)
-        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+        if isinstance(event, ev.DriveEnded):
             self._runs.pop(event.run_id, None)
             self._writer.finish(FINISH_S)
 
@@ -122,7 +122,7 @@ _Activity: TypeAlias = (
 
 
 def _is_start_of_drive(event: ev.Event | ev.Progress) -> bool:
-    return isinstance(event, (ev.WorkflowStarted, ev.RunResumed))
+    return isinstance(event, ev.DriveBegan)
 
 
 def _finish(writer: BackgroundWriter) -> None:
@@ -239,7 +239,7 @@ class _Run:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _ended(self, event: ev.StepCompleted | ev.MemberCompleted) -> None:
+    def _ended(self, event: ev.Ended) -> None:
         result: StepResult[Any] = event.result
         self._turns.pop(event.path, None)
         if isinstance(event, ev.MemberCompleted) and event.composed:
@@ -369,7 +369,7 @@ def _update(file: str, data: bytes) -> None:
 
 def _without_derived(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
     """The event without a derived output: the steps inside have written the parts of it."""
-    if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.composed:
+    if isinstance(event, ev.Ended) and event.composed:
         result = dataclasses.replace(event.result, output=None)
         return dataclasses.replace(event, result=result)
     return event

@@ -104,7 +104,7 @@ class ConsoleSink:
 
     def emit(self, event: Event | Progress, /) -> None:
         """Take the event in; the display shows it at its next refresh."""
-        is_start = isinstance(event, (ev.WorkflowStarted, ev.RunResumed))
+        is_start = isinstance(event, ev.DriveBegan)
         with self._state:
             drive = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
             in_tree = self._is_live and drive is not None and not isinstance(event, ev.SinkDropped)
@@ -117,7 +117,7 @@ class ConsoleSink:
         if is_start:
             self._start_display()
             self._start_pulse()
-        elif isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+        elif isinstance(event, ev.DriveEnded):
             self._finish(drive, event)
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class ConsoleSink:
     def _new(self, run_id: str) -> _Drive:
         return _Drive(run_id, self._names.get(run_id, ""), self._glyphs)
 
-    def _finish(self, drive: _Drive, event: ev.WorkflowCompleted | ev.RunSuspended) -> None:
+    def _finish(self, drive: _Drive, event: ev.DriveEnded) -> None:
         """Print the drive's last tree and its closing line above the runs still under way."""
         with self._screen:
             with self._state:

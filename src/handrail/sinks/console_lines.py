@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Literal
 
 from handrail.model.dataclass import dataclass
+from handrail.model.results import Skipped
 from handrail.record.live_view import LiveRun, LiveStep
+from handrail.record.view import end_view
 from handrail.shortening import clean
 from handrail.sinks.console_text import (
     TONES,
@@ -117,7 +119,7 @@ class Drawing:
         """The children that get a row: in order of start, or by state in a large group."""
         if crowded:
             most = self._detail.members
-            return step.most_telling(most) if step.live else list((step.failed or [])[:most])
+            return step.most_telling(most) if step.live else list(step.kept_in("failed"))[:most]
         is_group = verb_of(step.kind).grouped
         rows = step.most_telling(self._detail.members if is_group else self._detail.steps)
         if step.kind == "round":  # its finished stages are in its own row
@@ -175,7 +177,10 @@ class Drawing:
     def _remark(self, step: LiveStep) -> list[Span]:
         """What the step waits for, its error, or the last line that it printed."""
         if not step.live:
-            message = [self._error(step), handled_text(step.state, step.handled, step.exit_code)]
+            message = [
+                self._error(step),
+                "" if step.end is None else handled_text(end_view(step.end)),
+            ]
             tone: Tone = "bad" if step.state == "failed" else "dim"
             return [Span(f"  {one}", tone) for one in message if one]
         spans: list[Span] = []
@@ -198,8 +203,8 @@ class Drawing:
         """The step's answer, skip reason or error; for an inner step's error, where it began."""
         if step.answer is not None:
             return event_text(step.answer)
-        if step.skipped is not None:
-            return clean(step.skipped.reason)
+        if step.end is not None and isinstance(step.end.output, Skipped):
+            return clean(step.end.output.reason)
         cause = step.problem
         if cause is None or cause.inner is None:
             return "" if cause is None else error_of(cause)

@@ -15,7 +15,7 @@ from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
 from handrail.model.results import StepResult
 from handrail.record.live_view import LiveRun, LiveStep
-from handrail.record.view import FailureCause
+from handrail.record.view import FailureCause, end_view
 from handrail.shortening import clean, reason_of
 from handrail.sinks.console_text import (
     TONES,
@@ -32,7 +32,6 @@ from handrail.sinks.console_text import (
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
-    end_view,
     error_lines,
     origin_from,
     step_words,
@@ -114,7 +113,7 @@ class PlainLog:
     def lines(self, event: ev.Event | ev.Progress, step: LiveStep | None) -> list[Line]:
         """The lines for this event, mostly none; ``step`` is the step that it is about."""
         lines_of = self._LINES.get(type(event))
-        is_end = isinstance(event, (WorkflowCompleted, RunSuspended))
+        is_end = isinstance(event, ev.DriveEnded)
         if lines_of is None and not is_end:
             return []
         lines = [] if lines_of is None else lines_of(self, event, step)
@@ -281,8 +280,6 @@ class PlainLog:
         self, path: str, result: StepResult[Any], step: LiveStep, counts: str = ""
     ) -> list[Line]:
         cause = None if step.problem is None else self._in_log(step.problem)
-        if cause is None and result.error:
-            cause = FailureCause(path, result.name, result.error, result.error_type)
         view = replace(end_view(result, cause), path=step.path)
         words, others = step_words(view, self._glyphs, counts=counts)
         kind = "" if result.step_type == "member" else result.step_type
@@ -347,7 +344,7 @@ def _outermost_large_group(step: LiveStep | None) -> LiveStep | None:
 _STATES = ("failed", "cancelled", "defaulted", "skipped")
 
 
-def ending(run: LiveRun, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs) -> Line:
+def ending(run: LiveRun, event: ev.DriveEnded, glyphs: Glyphs) -> Line:
     """The closing line of a drive: status, time, counts, the failure or the waits, the run's id."""
     status = "suspended" if isinstance(event, RunSuspended) else event.status
     spent = max(0.0, event.at - run.root.started_at)
@@ -377,9 +374,7 @@ def _ended_counts(run: LiveRun) -> str:
     return f"{message}, {run.replayed} from the record" if run.replayed else message
 
 
-def error_below(
-    run: LiveRun, event: WorkflowCompleted | RunSuspended, *, steps_logged: bool
-) -> list[Line]:
+def error_below(run: LiveRun, event: ev.DriveEnded, *, steps_logged: bool) -> list[Line]:
     """The whole error that a run ended with, if it has several lines; all but the first indented.
 
     ``steps_logged``: the errors of steps were printed when the steps ended.

@@ -7,13 +7,11 @@ them all would print one error many times. ``FailureCause`` has the original err
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from handrail.model.events import GateAnswered
 from handrail.model.paths import decode_key
-from handrail.model.results import Failure, Skipped, StepResult, Usage, WaitsFor
+from handrail.model.results import Skipped, Usage, WaitsFor
 from handrail.record.live_view import LiveStep
 from handrail.record.spending import Spent
 from handrail.record.view import FailureCause, StepView, exit_code_of
@@ -56,8 +54,9 @@ def at_line(cause: FailureCause) -> str:
     return f" ({clean(cause.place.removeprefix(f'{Path.cwd()}{os.sep}'))})"
 
 
-def handled_text(status: str, handled: Sequence[Failure], exit_code: int = 0) -> str:
+def handled_text(step: StepView) -> str:
     """``by its fallback, after Gone: no``: the failures that a step handled, or its exit code."""
+    status, handled, exit_code = step.state, step.handled, exit_code_of(step.output)
     if exit_code and status == "succeeded":
         return f"exit code {exit_code}"
     if status == "succeeded" and handled:
@@ -70,15 +69,6 @@ def answer_text(event: GateAnswered) -> str:
     """``answered yes by ana``."""
     by = f" by {clean(event.by, 80)}" if event.by else ""
     return f"answered {clean(event.answer, 80)}{by}"
-
-
-def end_view(result: StepResult[Any], cause: FailureCause | None = None) -> StepView:
-    """The end of a step as it is shown, from its result."""
-    return StepView(
-        result.path, 0, result.step_type, result.status, result.attempts, result.duration_ms, cause,
-        result.output, handled=result.handled, given_by=result.given_by,
-        spent=None if result.usage is None else Spent(1, result.usage),
-    )  # fmt: skip
 
 
 def facts_of(step: StepView) -> list[str]:
@@ -120,7 +110,7 @@ def step_words(step: StepView, glyphs: Glyphs, *, counts: str = "") -> tuple[lis
     elif cause is not None and (lines := error_lines(cause.error, cause.error_type)):
         words.append(lines[0] + at_line(cause))
         others = lines[1:]
-    handled = handled_text(step.state, step.handled, exit_code_of(step.output))
+    handled = handled_text(step)
     return [*words, handled] if handled else words, others
 
 

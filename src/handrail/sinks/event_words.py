@@ -14,12 +14,11 @@ from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RollbackError, answer_words
-from handrail.record.view import exit_code_of, plain
+from handrail.record.view import end_view, exit_code_of, plain
 from handrail.shortening import clean, error_text, last_line, reason_of
 from handrail.sinks.console_text import Tone, counted, duration, path_text, until
 from handrail.sinks.console_words import (
     answer_text,
-    end_view,
     facts_of,
     handled_text,
     usage_text,
@@ -77,7 +76,7 @@ def is_of_people(event: Event) -> bool:
     return people(event) if callable(people) else people
 
 
-def _result_severity(event: ev.StepCompleted | ev.MemberCompleted) -> Severity:
+def _result_severity(event: ev.Ended) -> Severity:
     result = event.result
     if result.status == "failed":
         return "error"
@@ -91,7 +90,7 @@ def _end_severity(event: ev.WorkflowCompleted | ev.SubworkflowEnded) -> Severity
     return "error" if event.status == "failed" else "info"
 
 
-def _is_given(event: ev.StepCompleted | ev.MemberCompleted) -> bool:
+def _is_given(event: ev.Ended) -> bool:
     return bool(event.result.given_by)
 
 
@@ -129,13 +128,13 @@ def _run_ended(event: ev.WorkflowCompleted) -> str:
 def unrolled_texts(errors: Sequence[RollbackError]) -> list[str]:
     """``made was not rolled back: Gone: no``: the rollbacks of a run that failed."""
     return [
-        f"{path_text(one.path)} was not rolled back: {reason_of(one.error, one.error_type)}"
-        for one in errors
+        f"{path_text(error.path)} was not rolled back: {reason_of(error.error, error.error_type)}"
+        for error in errors
     ]
 
 
 def _run_suspended(event: ev.RunSuspended) -> str:
-    waits = [clean(f"{one.path} {one.what}".strip()) for one in event.waits_for[:3]]
+    waits = [clean(f"{wait.path} {wait.what}".strip()) for wait in event.waits_for[:3]]
     more = len(event.waits_for) - len(waits)
     said = "; ".join(waits) + (f" and {more} more" if more > 0 else "")
     return f"suspended ({clean(event.reason)})" + (f": {said}" if said else "")
@@ -173,21 +172,21 @@ def _attempt_failed(event: ev.AttemptFailed) -> str:
     return f"attempt {event.attempt} failed: {error_text(event.error, event.error_type, _MOST)}"
 
 
-def _step_ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
-    result = event.result
+def _step_ended(event: ev.Ended) -> str:
+    result, view = event.result, end_view(event.result)
     spent = duration(result.duration_ms / 1000)
     parts = [
         result.status if result.status == "skipped" else f"{result.status} in {spent}",
         f"{result.attempts} attempts" if result.attempts > 1 else "",
         error_text(result.error, result.error_type, _MOST),
-        *facts_of(end_view(result)),
-        handled_text(result.status, result.handled, exit_code_of(result.output)),
+        *facts_of(view),
+        handled_text(view),
     ]
     return ", ".join(part for part in parts if part)
 
 
 def _round_ended(event: ev.ValidationRound) -> str:
-    failed = next((one for one in event.round.stages if not one.passed), None)
+    failed = next((stage for stage in event.round.stages if not stage.passed), None)
     if failed is None:
         return f"round {event.number} passed"
     return f"round {event.number}: {clean(failed.name)}: {clean(failed.error or failed.output)}"
@@ -320,11 +319,28 @@ def _ladder_step(event: ev.LadderStep) -> str:
     if event.parked:
         return f"needs a person: {clean(event.kind.replace('_', ' '), 80)}: {clean(event.error)}"
     if event.due - event.at >= _WORTH_SAYING_S:
-        waits = f"waits {until(event.due, event.at).removeprefix('in ')}"
+        when = until(event.due, event.at).removeprefix("in ")
         if event.kind == "usage_cap":
-            waits = f"checks again {_reset_text(event.due, event.at)}"
-        return f"{waits}: {_what_failed(event)}: {clean(event.error, 120)}"
+            when = _reset_text(event.due, event.at)
+        return f"{pause_text(event, when)}: {_what_failed(event)}: {clean(event.error, 120)}"
     return f"{rung_text(event.next.rung)}: {_what_failed(event)}"
+
+
+def pause_text(event: ev.LadderStep, when: str, *, alive: bool = True) -> str:
+    """``checks again at 21:35``: how a failed launch is waited after, until ``when``.
+
+    A cap is also tested before its end, while a process drives the run.
+    """
+    does = "checks again" if alive and event.kind == "usage_cap" else "waits"
+    return f"{does} {when}{_margin_text(event)}"
+
+
+def _margin_text(event: ev.LadderStep) -> str:
+    """`` (3.0 s + cap_margin_s 30 s)``: why a wait is much longer than its cap; else empty."""
+    cap_s = max(0.0, event.due - event.margin_s - event.at)
+    if not event.margin_s or cap_s > 10 * event.margin_s:
+        return ""
+    return f" ({duration(cap_s)} + cap_margin_s {duration(event.margin_s)})"
 
 
 def _guided(event: ev.AgentGuided) -> str:
@@ -465,7 +481,7 @@ FORMS: Final[Mapping[type, Form]] = {
 # -- beside a live step ----------------------------------------------------------------------------
 
 
-def note_text(event: Event | None) -> str:
+def note_text(event: Event | ev.Progress | None) -> str:
     """The text of a note: the event that a step waits on, or that describes a run's state.
 
     The time when a wait ends is not in it, as it is shown beside it.
@@ -479,7 +495,7 @@ def note_text(event: Event | None) -> str:
         case ev.TimerSet():
             return {"retry": "retries", "cap": "waits for a limit"}.get(event.reason, "")
         case ev.LadderStep():
-            return _what_failed(event)
+            return _what_failed(event) + _margin_text(event)
         case ev.SubworkflowStarted():
             return clean(event.workflow_name, 80)
         case (

@@ -8,14 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from handrail.errors import WrongUse
-from handrail.model.events import (
-    Event,
-    Progress,
-    RunResumed,
-    RunSuspended,
-    WorkflowCompleted,
-    WorkflowStarted,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event, Progress
 from handrail.secrets.masking import Mask
 from handrail.sinks.masks import Masks, mask_data
 from handrail.system.own_files import open_private
@@ -67,9 +61,9 @@ class JsonlSink:
             self._file = self._open()
         self._file.write(f"{line_of(event, self._masks.of(event))}\n")
         self._file.flush()
-        if isinstance(event, (WorkflowStarted, RunResumed)):
+        if isinstance(event, ev.DriveBegan):
             self._runs.add(event.run_id)
-        elif isinstance(event, (WorkflowCompleted, RunSuspended)):
+        elif isinstance(event, ev.DriveEnded):
             self._runs.discard(event.run_id)
         if not self._runs:
             self.close()

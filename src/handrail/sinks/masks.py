@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from handrail.model.events import Event, Progress, RunSuspended, WorkflowCompleted
+from handrail.model import events as ev
+from handrail.model.events import Event, Progress
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
 
@@ -21,7 +22,7 @@ class Masks:
 
     def of(self, event: Event | Progress) -> Mask | None:
         """The mask of the event's run, which is forgotten at the end of its drive."""
-        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+        if isinstance(event, ev.DriveEnded):
             return self._masks.pop(event.run_id, None)
         return self._masks.get(event.run_id)
 

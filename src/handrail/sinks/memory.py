@@ -74,7 +74,7 @@ class MemorySink:
 
     def assert_run_ended(self, status: RunStatus = "succeeded") -> None:
         """Assert that the last drive ended with this status."""
-        ends = [e for e in self.events if isinstance(e, (ev.WorkflowCompleted, ev.RunSuspended))]
+        ends = [e for e in self.events if isinstance(e, ev.DriveEnded)]
         if not ends:
             raise self._wrong(f"expected the run to end {status}, but it has no end")
         last = ends[-1]

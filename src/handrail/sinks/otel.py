@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from handrail.errors import MissingExtra
 from handrail.model import events as ev
 from handrail.model.events import Event, Progress
-from handrail.model.paths import ancestors_of
 from handrail.model.results import StepResult, Usage
+from handrail.record.run_record import Recorded
+from handrail.sinks import gen_ai
 
 if TYPE_CHECKING:
     from opentelemetry import metrics, trace
@@ -22,8 +24,9 @@ class OtelSink:
     An attempt has a span if it failed, or succeeded after others failed. The ids of spans are
     derived from the run's id and the path, so a resumed run continues its trace; steps replayed
     from the record are not exported again. A span is exported at its end, that of the run at the
-    run's end. Launches have the ``gen_ai.*`` attributes. No span has inputs, outputs or prompts.
-    The providers are the global ones by default.
+    run's end. Launches have the ``gen_ai.*`` attributes; if ``OTEL_SEMCONV_STABILITY_OPT_IN`` has
+    ``gen_ai_latest_experimental``, runs too, all by the conventions v0.1.0. No span has inputs,
+    outputs or prompts. The providers are the global ones by default.
 
     Raises:
         MissingExtra: opentelemetry-api is not installed.
@@ -39,6 +42,7 @@ class OtelSink:
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise MissingExtra("OtelSink", "opentelemetry-api", "otel") from error
+        self._latest = gen_ai.is_wanted(os.environ)
         self._trace = trace
         self._tracer: Any = trace.get_tracer("handrail", tracer_provider=tracer_provider)
         self._ids = _Ids()
@@ -56,6 +60,7 @@ class OtelSink:
     def emit(self, event: Event | Progress, /) -> None:
         """Export the span that the event ends, and its metrics."""
         run = self._runs.setdefault(event.run_id, _Run(event.run_id))
+        asked = run.recorded.open_gates.get(getattr(event, "path", ""))
         run.note(event)
         match event:
             case (
@@ -71,13 +76,13 @@ class OtelSink:
                 self._launch(run, event)
             case ev.LadderStep(due=due) if due > event.at:
                 self._waits.record(due - event.at, {"reason": event.kind, "kind": "time"})
-            case ev.GateAnswered(path=path) if path in run.opened:
-                self._waits.record(event.at - run.opened.pop(path), {"kind": "answer"})
+            case ev.GateAnswered() if asked is not None:
+                self._waits.record(event.at - asked.since, {"kind": "answer"})
             case ev.WorkflowCompleted():
                 self._run_ended(run, event)
             case _:
                 pass
-        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+        if isinstance(event, ev.DriveEnded):
             self._runs.pop(event.run_id, None)
 
     def _ended(self, run: _Run, path: str, result: StepResult[Any], at: float) -> None:
@@ -88,6 +93,8 @@ class OtelSink:
         if result.step_type != "member":
             self._steps.add(1, facts)
             self._took.record(took, facts)
+        run.recorded.forget_ended(path)
+        run.began.pop(path, None)
 
     def _attempt(  # noqa: PLR0917  # what a span of it is made of
         self,
@@ -107,8 +114,7 @@ class OtelSink:
         run.began[path] = at
 
     def _launch(self, run: _Run, event: ev.AgentFinished) -> None:
-        began, turn = run.turns.pop(event.path, (event.at, 0))
-        backend = run.backends.get(event.path, "")
+        began, turn, backend = run.turns.pop(event.path, (event.at, 0, ""))
         facts: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": event.path.rpartition("/")[2],
@@ -118,6 +124,7 @@ class OtelSink:
             "handrail.launch.status": event.status,
             "error.type": event.kind,
             **_usage(event.usage),
+            **(gen_ai.of_launch(event, backend) if self._latest else {}),
         }
         facts = {name: value for name, value in facts.items() if value not in {"", None}}
         name = f"invoke_agent {facts['gen_ai.agent.name']}"
@@ -134,8 +141,12 @@ class OtelSink:
     def _run_ended(self, run: _Run, event: ev.WorkflowCompleted) -> None:
         facts = {"handrail.run.id": event.run_id, "handrail.run.status": event.status}
         began = min(run.started, event.at - event.duration_ms / 1000)
-        name = run.workflow or event.run_id
-        self._span(run, "", f"run {name}", began, event.at, facts, event.error)
+        workflow = run.workflow or event.run_id
+        name = f"run {workflow}"
+        if self._latest:
+            facts |= gen_ai.of_run(event, workflow)
+            name = f"invoke_workflow {workflow}"
+        self._span(run, "", name, began, event.at, facts, event.error)
 
     def _span(  # noqa: PLR0917  # what a span is made of
         self,
@@ -152,7 +163,7 @@ class OtelSink:
         context = trace.set_span_in_context(trace.INVALID_SPAN)
         if key:
             if above is None:
-                above = next(iter(ancestors_of(key, run.known)), "")
+                above = run.recorded.parent_of(key)
             sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
             parent = trace.SpanContext(
                 trace_id, _number(8, run.run_id, above), is_remote=True, trace_flags=sampled
@@ -175,33 +186,25 @@ class _Run:
         self.run_id = run_id
         self.workflow = ""
         self.started = float("inf")
-        self.known: set[str] = set()
-        """The paths of the steps and members that began."""
+        self.recorded = Recorded()
         self.began: dict[str, float] = {}
         """By path, when the step's current attempt began."""
-        self.turns: dict[str, tuple[float, int]] = {}
-        self.backends: dict[str, str] = {}
-        self.opened: dict[str, float] = {}
+        self.turns: dict[str, tuple[float, int, str]] = {}
+        """By path, when its agent was asked last, how often by then, and the backend."""
 
     def note(self, event: Event | Progress) -> None:
         """Remember what the spans of later events need."""
         self.started = min(self.started, event.at)
+        self.recorded.apply(event)
         match event:
             case ev.WorkflowStarted() | ev.RunResumed():
                 self.workflow = event.workflow_name or self.workflow
             case ev.StepStarted(path=path) | ev.MemberStarted(path=path):
-                self.known.add(path)
                 self.began[path] = event.at
-            case ev.StepReplayed(path=path, result=result):
-                self.known.add(path)
-                if result is not None:
-                    self.started = min(self.started, result.at - result.duration_ms / 1000)
+            case ev.StepReplayed(result=StepResult() as result):
+                self.started = min(self.started, result.at - result.duration_ms / 1000)
             case ev.AgentTurnStarted(path=path):
-                self.turns[path] = (event.at, event.turn)
-            case ev.AgentSessionStarted(path=path):
-                self.backends[path] = event.backend
-            case ev.GateOpened(path=path, gate=gate):
-                self.opened[path] = gate.since
+                self.turns[path] = (event.at, event.turn, event.backend)
             case _:
                 pass
 

@@ -6,14 +6,8 @@ import re
 from dataclasses import fields
 from typing import Any, cast, get_args
 
-from handrail.model.events import (
-    Event,
-    Progress,
-    RunResumed,
-    RunSuspended,
-    WorkflowCompleted,
-    WorkflowStarted,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event, Progress
 from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
 from handrail.sinks.event_words import severity_of
@@ -58,10 +52,10 @@ class StructlogSink:
 
     def _workflow(self, event: Event | Progress) -> dict[str, Json]:
         """The name of the run's workflow; empty until an event has named it."""
-        if isinstance(event, (WorkflowStarted, RunResumed)) and event.workflow_name:
+        if isinstance(event, ev.DriveBegan) and event.workflow_name:
             self._workflows[event.run_id] = event.workflow_name
         name = self._workflows.get(event.run_id)
-        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+        if isinstance(event, ev.DriveEnded):
             self._workflows.pop(event.run_id, None)
         return {} if name is None else {"workflow": name}
 

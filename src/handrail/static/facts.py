@@ -114,8 +114,8 @@ def _bindings(
     names: Container[str], region: ast.AST, before: ast.expr
 ) -> Iterator[tuple[int, int]]:
     """The places before ``before`` where a function binds one of these names."""
-    for one in own_nodes(region):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id in names:
-            place = one.lineno, one.col_offset
+    for node in own_nodes(region):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names:
+            place = node.lineno, node.col_offset
             if place < (before.lineno, before.col_offset):
                 yield place

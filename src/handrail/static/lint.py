@@ -262,9 +262,16 @@ def _findings(
     lines = re.split(r"\r\n|\r|\n", text)
     spans = _spans(tree) if ignored else {}
     kept = {
-        Finding(one.code, one.message, filename, one.line, _column(lines, one), one.hint)
-        for one in mistakes
-        if not _is_ignored(one, ignored, spans)
+        Finding(
+            mistake.code,
+            mistake.message,
+            filename,
+            mistake.line,
+            _column(lines, mistake),
+            mistake.hint,
+        )
+        for mistake in mistakes
+        if not _is_ignored(mistake, ignored, spans)
     }
     return tuple(sorted(kept, key=lambda one: (one.line, one.column, one.code, one.message)))
 

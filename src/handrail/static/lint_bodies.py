@@ -114,7 +114,7 @@ def _is_path(place: Place, node: ast.expr) -> bool:
             return _is_path(place, left)
         case ast.Name():
             values = place.symbols.values_of(node)
-            inner = [one for one in values if not isinstance(one, ast.Name)]
+            inner = [value for value in values if not isinstance(value, ast.Name)]
             return any(_is_path(place, one) for one in inner if not _mentions(one, node.id))
         case _:
             return False

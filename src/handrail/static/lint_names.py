@@ -170,7 +170,7 @@ class _Walk:
     def try_block(self, node: TryNode, seen: Seen) -> _Ways:
         body = self.block(node.nodes, seen)
         orelse = self.block(node.orelse, body.at_end) if body.at_end is not None else body
-        handlers = [self.block(one.nodes, body.passed) for one in node.handlers]
+        handlers = [self.block(handler.nodes, body.passed) for handler in node.handlers]
         ways = _join_branches([orelse, *handlers])
         if node.orelse:
             ways.add(_Ways(None, body.returns, body.breaks, body.continues, body.passed))
@@ -241,7 +241,7 @@ def _turn(loop: LoopNode) -> str:
 
 
 def _reached_ends(ways: Iterable[_Ways]) -> list[Seen]:
-    return [one.at_end for one in ways if one.at_end is not None]
+    return [way.at_end for way in ways if way.at_end is not None]
 
 
 def _without_conditions(seen: Seen) -> Seen:

@@ -59,8 +59,8 @@ def _functions_of_context(whole: ast.expr, symbols: Symbols) -> Iterator[ast.Lam
     if chain.call is not None and chain.verb not in _NO_CONTEXT:
         calls.append(chain.call)
     for call in calls:
-        for given in (*call.args, *(one.value for one in call.keywords)):
-            arm = given.elts[0] if isinstance(given, ast.Tuple) and given.elts else given
+        for arg in (*call.args, *(keyword.value for keyword in call.keywords)):
+            arm = arg.elts[0] if isinstance(arg, ast.Tuple) and arg.elts else arg
             found = functions_passed(arm, symbols) if isinstance(arm, ast.Lambda | ast.Name) else ()
             for function in found:
                 if isinstance(function, ast.Lambda | FunctionNode) and function.args.args:
@@ -112,7 +112,7 @@ def _input_mistakes(
     given = workflow.args
     if given.kwarg is not None:
         return
-    known = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    known = [posonlyarg.arg for posonlyarg in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     if name.value not in known:
         message = f"workflow {workflow.name!r} has no input {name.value!r}"
         hint = did_you_mean([str(name.value)], known) or f" It has: {', '.join(known) or 'none'}."
@@ -157,7 +157,7 @@ def _stages(call: ast.Call | None) -> list[str] | None:
     """The stages that a ``validate`` names; None if they are not all literals."""
     match argument(call, 0, "stages"):
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            names = [one.value for one in parts if isinstance(one, ast.Constant)]
+            names = [part.value for part in parts if isinstance(part, ast.Constant)]
             return [str(name) for name in names] if len(names) == len(parts) else None
         case _:
             return None
@@ -167,7 +167,9 @@ def _stages_of_executors(symbols: Symbols) -> Iterator[str]:
     """The literal names of stages that the text gives to executors (``stages=``)."""
     for node in ast.walk(symbols.tree):
         if isinstance(node, ast.Call):
-            given = next((one.value for one in node.keywords if one.arg == "stages"), None)
+            given = next(
+                (keyword.value for keyword in node.keywords if keyword.arg == "stages"), None
+            )
             if isinstance(given, ast.Dict):
                 yield from (str(k.value) for k in given.keys if isinstance(k, ast.Constant))
 

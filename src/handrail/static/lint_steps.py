@@ -269,9 +269,9 @@ def _is_read(place: Place, name: str) -> bool:
 
 
 def _reads(place: Place, name: str) -> Iterator[ast.Name]:
-    for one in ast.walk(place.region):
-        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load):
-            yield one
+    for node in ast.walk(place.region):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            yield node
 
 
 def _action_mistakes(place: Place, whole: ast.expr) -> Iterator[Mistake]:

@@ -57,8 +57,8 @@ def may_run(source: Source) -> tuple[PossibleStep, ...]:
 def possible_steps(nodes: Iterable[Node]) -> tuple[PossibleStep, ...]:
     """Each step of an outline, as ``may_run`` has them."""
     found: dict[str, PossibleStep] = {}
-    for one in steps_of(nodes):
-        found.setdefault(one.path, one)
+    for step in steps_of(nodes):
+        found.setdefault(step.path, step)
     return tuple(found.values())
 
 

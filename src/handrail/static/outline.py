@@ -174,7 +174,9 @@ def as_data(shown: Any) -> Any:
         return [as_data(one) for one in shown]
     if not is_dataclass(shown):
         return shown
-    kept = {one.name: as_data(getattr(shown, one.name)) for one in fields(shown) if one.compare}
+    kept = {
+        field.name: as_data(getattr(shown, field.name)) for field in fields(shown) if field.compare
+    }
     return {"is": type(shown).__name__.removesuffix("Node").lower(), **kept}
 
 
@@ -191,7 +193,7 @@ def child_nodes(node: Node) -> Iterator[Node]:
         case LoopNode(test=test, nodes=nodes, orelse=orelse):
             blocks = (test, nodes, orelse)
         case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
-            blocks = (nodes, *(one.nodes for one in handlers), orelse, final)
+            blocks = (nodes, *(handler.nodes for handler in handlers), orelse, final)
         case WithNode(nodes=nodes):
             blocks = (nodes,)
         case ExitNode():
@@ -408,18 +410,19 @@ class _Reading:
 
     def try_block(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
         handlers = tuple(
-            ExceptArm(_caught(one.type), self.block(one.body), one.lineno) for one in node.handlers
+            ExceptArm(_caught(handler.type), self.block(handler.body), handler.lineno)
+            for handler in node.handlers
         )
         body, orelse = self.block(node.body), self.block(node.orelse)
         final = self.block(node.finalbody)
-        if not (body or orelse or final or any(one.nodes for one in handlers)):
+        if not (body or orelse or final or any(handler.nodes for handler in handlers)):
             return ()
         return (TryNode(body, handlers, orelse, final, node.lineno),)
 
     def block_with(self, node: ast.With | ast.AsyncWith) -> tuple[Node, ...]:
-        first = self.expressions(one.context_expr for one in node.items)
+        first = self.expressions(item.context_expr for item in node.items)
         body = self.block(node.body)
-        header = "with " + ", ".join(self.text_of(one.context_expr) for one in node.items)
+        header = "with " + ", ".join(self.text_of(item.context_expr) for item in node.items)
         return (*first, WithNode(header, body, node.lineno)) if body else first
 
     def exit(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue) -> tuple[Node, ...]:

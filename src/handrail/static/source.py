@@ -120,7 +120,7 @@ def functions_in(tree: ast.AST, prefix: str = "") -> list[tuple[str, FunctionNod
 
 def starts_at(function: FunctionNode) -> int:
     """The line of a function's first decorator, or of its ``def``."""
-    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 def function_of(source: Source, tree: ast.Module) -> FunctionNode:

@@ -152,10 +152,10 @@ class Symbols:
         scope = next(iter(self.scopes(name)), None)
         if scope is None or name.id not in self.names[scope].bound:
             return values  # a closure may be called at any time
-        certain = [_place(one) for one in values if self._comes_before(one, name)]
+        certain = [_place(value) for value in values if self._comes_before(value, name)]
         if not certain:
             return values
-        return tuple(one for one in values if max(certain) <= _place(one) < _place(name))
+        return tuple(value for value in values if max(certain) <= _place(value) < _place(name))
 
     def _comes_before(self, value: ast.expr, use: ast.Name) -> bool:
         """True if a plain assignment of this value always runs before the use."""
@@ -231,14 +231,14 @@ def _imports(tree: ast.Module) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                first = one.name.partition(".")[0]
-                names[one.asname or first] = one.name if one.asname else first
+            for name in node.names:
+                first = name.name.partition(".")[0]
+                names[name.asname or first] = name.name if name.asname else first
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             joint = "" if module.endswith(".") else "."
-            for one in node.names:
-                names[one.asname or one.name] = f"{module}{joint}{one.name}"
+            for name in node.names:
+                names[name.asname or name.name] = f"{module}{joint}{name.name}"
     return names
 
 

@@ -45,7 +45,7 @@ def modifiers_of(chain: Chain) -> tuple[str, ...]:
 
 def _modifier(name: str, call: ast.Call) -> str:
     words = {"with_rollback": "rollback", "uses": "uses"}.get(name, name.replace("_", " "))
-    value = argument(call, 0) or next((one.value for one in call.keywords), None)
+    value = argument(call, 0) or next((keyword.value for keyword in call.keywords), None)
     return words if value is None else f"{words} {_action(value)}"
 
 

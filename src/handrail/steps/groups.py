@@ -74,7 +74,7 @@ class Group(Verb):
         del decider
         if self.mode == "continue":
             return self.sequence(results), RESULTS
-        return self.sequence([one.output for one in results]), OUTPUTS
+        return self.sequence([result.output for result in results]), OUTPUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class RaceGroup(Group):
         return ended.success and ended.status != "skipped"
 
     def output(self, results: Sequence[Result], decider: Result | None) -> tuple[Any, str]:
-        won = decider or next(one for one in results if one.success)
+        won = decider or next(result for result in results if result.success)
         return won.output, winner(won.path)
 
 

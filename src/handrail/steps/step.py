@@ -115,7 +115,7 @@ class StepName:
             """Raise an error that names a similar verb, or says that a modifier follows a verb."""
             if word.startswith("_") or word == "name":  # unset while it is copied or unpickled
                 raise AttributeError(word)
-            verbs = [one for one in vars(StepName) if not one.startswith("_") and one != "name"]
+            verbs = [var for var in vars(StepName) if not var.startswith("_") and var != "name"]
             meant = did_you_mean([word], verbs).replace("'", "`") or f" Verbs: {', '.join(verbs)}."
             if hasattr(Step, word):
                 meant = f" It follows a verb: step({self.name!r}).call(...).{word}(...)."

@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import lru_cache
 from inspect import CO_VARARGS
 from operator import attrgetter
 from pathlib import Path
@@ -318,6 +319,9 @@ class Rollback:
     timeout_s: float = 60.0
 
 
+_set = object.__setattr__
+
+
 @attrs.frozen
 class Modifiers:
     """A step's modifiers; they take effect in a fixed order, in whatever order they are written."""
@@ -337,13 +341,31 @@ class Modifiers:
     holds: tuple[str, ...] = ()
     wait_s: float | None = None
     """How long the step waits for the claims in ``holds``."""
+    simple: bool = attrs.field(init=False, eq=False, repr=False)
+    """True if a leaf, once it may begin, needs nothing but attempts: the core takes a shortcut."""
+
+    def __attrs_post_init__(self) -> None:
+        falls_back = self.on_error is not None
+        _set(self, "simple", not (falls_back or self.rollback or self.holds))
 
 
 PLAIN = Modifiers()
 INLINE = Modifiers(inline=True)
 CHECKPOINT = Modifiers(checkpoint=True)
 ONCE = Modifiers(once=True)
-_NAMES = tuple(field.name for field in attrs.fields(Modifiers))
+
+
+@lru_cache(maxsize=64)
+def _retried(max_attempts: int) -> Modifiers:
+    return Modifiers(retry=Retry(max_attempts))
+
+
+@lru_cache(maxsize=64)
+def _timed(timeout_s: float) -> Modifiers:
+    return Modifiers(timeout_s=timeout_s)
+
+
+_NAMES = tuple(field.name for field in attrs.fields(Modifiers) if field.init)
 _values = attrgetter(*_NAMES)
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout", "wait_s": "holds"}
@@ -367,16 +389,10 @@ def _near_modifier(name: str) -> str:
     return next(iter(get_close_matches(name, sorted(MODIFIERS), n=1)), "")
 
 
-def is_simple(modifiers: Modifiers) -> bool:
-    """True if the step needs nothing but an attempt, so that the core can take a shortcut."""
-    return modifiers is PLAIN or modifiers is INLINE or modifiers is CHECKPOINT or modifiers is ONCE
-
-
 _NOT_ITS_OUTPUT = (
     "{step!r} is a step, not its output, and it has not run: write `yield from step(...)...`, and "
     "use what that gives"
 )
-_set = object.__setattr__
 
 
 def take(step: object) -> None:
@@ -438,11 +454,13 @@ class Step(Generic[T_co]):
 
     # -- modifiers ---------------------------------------------------------------------------
 
-    def _with(self, **changes: Any) -> Any:
+    def _with(self, alone: Modifiers | None = None, **changes: Any) -> Any:
+        """The step with these changes; ``alone`` has them and nothing else, to save time."""
         take(self)
-        values = dict(zip(_NAMES, _values(self.modifiers), strict=True))
-        values.update(changes)  # three times as fast as attrs.evolve
-        changed: Step[Any] = Step(self.name, self.verb, Modifiers(**values))
+        if self.modifiers is not PLAIN:  # three times as fast as attrs.evolve
+            values = dict(zip(_NAMES, _values(self.modifiers), strict=True))
+            alone = Modifiers(**{**values, **changes})
+        changed: Step[Any] = Step(self.name, self.verb, alone or Modifiers(**changes))
         return changed
 
     def when(self, predicate: Predicate) -> Step[T_co | Skipped]:
@@ -452,7 +470,8 @@ class Step(Generic[T_co]):
 
     def timeout(self, seconds: float | timedelta) -> Step[T_co]:
         """Fail an attempt that takes longer than this."""
-        return cast("Step[T_co]", self._with(timeout_s=positive_seconds(seconds, "timeout")))
+        timeout_s = positive_seconds(seconds, "timeout")
+        return cast("Step[T_co]", self._with(_timed(timeout_s), timeout_s=timeout_s))
 
     def retry(
         self,
@@ -466,9 +485,10 @@ class Step(Generic[T_co]):
         if self.verb.runs_once:
             raise DefinitionError(f"step {self.name!r}: {self.verb.runs_once}")
         _check_retry_on(on, self.name)
-        retry = Retry(max_attempts, backoff_of(backoff), on)
+        alone = _retried(max_attempts) if backoff is None and on is None else None
+        retry = Retry(max_attempts, backoff_of(backoff), on) if alone is None else alone.retry
         _once_or_retry(self.name, retry, once=self.modifiers.once)
-        return cast("Step[T_co]", self._with(retry=retry))
+        return cast("Step[T_co]", self._with(alone, retry=retry))
 
     def on_error(
         self, handler: Callable[[WorkflowContext, StepResult[Any]], Step[U]]
@@ -517,30 +537,24 @@ class Step(Generic[T_co]):
 
     def checkpoint(self) -> Step[T_co]:
         """Write the record of this step to disk, with fsync, before the run continues."""
-        if self.modifiers is PLAIN:
-            take(self)
-            return Step(self.name, self.verb, CHECKPOINT)
-        return cast("Step[T_co]", self._with(checkpoint=True))
+        return cast("Step[T_co]", self._with(CHECKPOINT, checkpoint=True))
 
     def once(self) -> Step[T_co]:
         """Run at most once: if it was interrupted, it fails and is never run again."""
-        if self.modifiers is PLAIN:
-            take(self)
-            return Step(self.name, self.verb, ONCE)
         _once_or_retry(self.name, self.modifiers.retry, once=True)
-        return cast("Step[T_co]", self._with(once=True))
+        return cast("Step[T_co]", self._with(ONCE, once=True))
 
     def inline(self) -> Step[T_co]:
-        """Run a sync action on the event loop itself; only for one that returns at once."""
+        """Run a sync action on the event loop itself; only for one that returns at once.
+
+        It has no effect outside of the run, which may go on before the record of it is on disk.
+        """
         if not self.verb.inlines:
             raise DefinitionError(
                 f"step {self.name!r}: .inline() is for .python() and .call(), "
                 f"this is a {self.verb.kind} step"
             )
-        if self.modifiers is PLAIN:
-            take(self)
-            return Step(self.name, self.verb, INLINE)
-        return cast("Step[T_co]", self._with(inline=True))
+        return cast("Step[T_co]", self._with(INLINE, inline=True))
 
     def uses(self, tag: str, amount: int = 1) -> Step[T_co]:
         """Take ``amount`` units of ``Limits(tags={tag: ...})`` while the step runs."""

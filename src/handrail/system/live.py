@@ -36,7 +36,7 @@ from handrail.system.ending import (
 from handrail.system.marker import marked_environment
 from handrail.system.pump import Pump, Stream
 from handrail.system.run import Tail
-from handrail.system.spawn import Boundary, checked, open_selector
+from handrail.system.spawn import Boundary, Command, checked, open_selector
 
 LINE_BYTES = 64 << 20
 """The longest line that is kept whole; agents print whole files and screenshots as one line."""
@@ -112,29 +112,16 @@ class LineFramer:
 # is open for writing ("text file busy"), missing, not yet executable, or empty. A missing file is
 # an error after half a second; a file that is open for writing gets more time.
 
-_PATIENCE_S = {
-    errno.ETXTBSY: 2.0,
-    errno.ENOENT: 0.5,
-    errno.EACCES: 0.5,
-    errno.ENOEXEC: 0.5,
-}
+_PATIENCE_S = {errno.ETXTBSY: 2.0, errno.ENOENT: 0.5, errno.EACCES: 0.5, errno.ENOEXEC: 0.5}
 _RETRY_S = 0.05
 
 
-async def spawn_patiently(
-    argv: Sequence[str] | str,
-    *,
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str],
-    has_stdin: bool,
-    boundary: Boundary | None = None,
-) -> subprocess.Popen[bytes]:
+async def spawn_patiently(command: Command) -> subprocess.Popen[bytes]:
     """A running child as ``spawn`` returns it; retries while the program's file is being replaced.
 
     Raises:
-        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+        CommandNotFound, CommandNotStarted: see ``Command.spawn``.
     """
-    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin, boundary=boundary)
     asked_s = time.monotonic()
     while True:
         try:
@@ -151,8 +138,6 @@ INTERRUPT_S = 3.0
 """How long a program may take to exit by itself on SIGINT; those that tidy up need 1.6 s."""
 GRACE_S = 5.0
 """How long it and all processes that it started may then take on SIGTERM."""
-EXIT_S = 5.0
-"""How long a program that has closed its stdout may stay silent before it is stopped."""
 TAIL_BYTES = 64 << 10
 UNREAD_BYTES = LINE_BYTES
 """How much of what a program prints while it is being ended is kept for the caller."""
@@ -177,7 +162,6 @@ async def open_live(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
-    exit_s: float = EXIT_S,
     alone_s: float | None = None,
     boundary: Boundary | None = None,
 ) -> AsyncGenerator[LiveProcess, None]:
@@ -185,28 +169,28 @@ async def open_live(
 
     ``env`` is its whole environment (None: this process's), plus ``HANDRAIL_STEP=<marker>``; no two
     programs may run under one marker at the same time. ``stdin`` is its whole input; with None its
-    stdin stays open for ``send``. ``exit_s`` is how long it may stay silent after it has closed its
-    stdout. ``alone_s`` is how long it may take to exit when it is stopped, once no process that it
-    started is left. ``boundary`` is what it runs in. If its file is being updated at this moment,
-    the start is retried for up to two seconds.
+    stdin stays open for ``send``. ``alone_s`` is how long it may take to exit when it is stopped,
+    once no process that it started is left. ``boundary`` is what it runs in. If its file is being
+    updated at this moment, the start is retried for up to two seconds.
 
     Raises:
-        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn.Command``.
     """
     around = os.environ if env is None else env
     environment = {**around, **marked_environment(marker, os.environ)}
     unread = _Unread()
     await checkpoint_if_cancelled()
     with open_selector(argv) as selector:
+        has_stdin = stdin != b""
         child = await spawn_patiently(
-            argv, cwd=cwd, env=environment, has_stdin=stdin != b"", boundary=boundary
+            checked(argv, cwd=cwd, env=environment, has_stdin=has_stdin, boundary=boundary)
         )
         started = start_pump(
             child, stdin or b"", unread.feed, selector, more=stdin is None, boundary=boundary
         )
         with started as pump:
             tree = ProcessTree(child, marker)
-            live = LiveProcess(child, tree, pump, unread, exit_s, alone_s=alone_s)
+            live = LiveProcess(child, tree, pump, unread, alone_s=alone_s)
             try:
                 yield live
             finally:
@@ -225,7 +209,6 @@ class LiveProcess:
         tree: ProcessTree,
         pump: Pump,
         unread: _Unread,
-        exit_s: float,
         *,
         alone_s: float | None = None,
     ) -> None:
@@ -233,13 +216,12 @@ class LiveProcess:
         self._tree = tree
         self._pump = pump
         self._unread = unread
-        self._exit_s = exit_s
         self._alone_s = alone_s
         self._moved_s = time.monotonic()
         self._exited_s = math.inf
         self._ended: Exited | None = None
-        self.outstayed = False
-        """It was stopped because it closed its stdout and did not exit."""
+        self.closed_s: float | None = None
+        """When it closed its stdout, by ``time.monotonic()``; None while that is open."""
 
     @property
     def pid(self) -> int:
@@ -271,8 +253,7 @@ class LiveProcess:
 
         Lines of one stream come in order; between the two streams there is no order. A line that
         has arrived is returned at once, whatever the time. Ending what an exited program left
-        behind may take some seconds more than ``timeout_s``. A program that has closed its stdout,
-        but neither exits nor prints within ``exit_s`` (five seconds), is stopped.
+        behind may take some seconds more than ``timeout_s``.
         """
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         waited = False
@@ -282,7 +263,6 @@ class LiveProcess:
                 return None
             limit = self._limit_s()
             if now >= limit:
-                self.outstayed = self._exited_s == math.inf
                 await let_leave(self._tree, self._pump)
                 await self.stop()
             else:
@@ -306,11 +286,7 @@ class LiveProcess:
         if self._ended is None:
             try:
                 await end(
-                    self._tree,
-                    self._pump,
-                    grace_s,
-                    interrupt_s=interrupt_s,
-                    alone_s=self._alone_s,
+                    self._tree, self._pump, grace_s, interrupt_s=interrupt_s, alone_s=self._alone_s
                 )
             finally:
                 self._pump.drain()
@@ -323,15 +299,17 @@ class LiveProcess:
             self._moved_s = time.monotonic()
         if self._pump.exited:
             self._exited_s = min(self._exited_s, time.monotonic())
+        if self.closed_s is None and not self._pump.is_open("stdout"):
+            self.closed_s = time.monotonic()
 
     def _limit_s(self) -> float:
-        """When to give up on more output or the exit, unless something happens before."""
-        if self._pump.exited:
-            if self._pump.silent:
-                return -math.inf
-            idle_s = max(self._moved_s, self._exited_s) + DRAIN_IDLE_S
-            return min(idle_s, self._exited_s + DRAIN_S)
-        return math.inf if self._pump.is_open("stdout") else self._moved_s + self._exit_s
+        """When to give up on more output of an exited program, unless something comes before."""
+        if not self._pump.exited:
+            return math.inf
+        if self._pump.silent:
+            return -math.inf
+        idle_s = max(self._moved_s, self._exited_s) + DRAIN_IDLE_S
+        return min(idle_s, self._exited_s + DRAIN_S)
 
 
 class _Unread:

@@ -8,11 +8,9 @@ the child has exited. Then, in every case, its tree is ended: SIGTERM, a grace, 
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
-import subprocess
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -24,7 +22,7 @@ from handrail.shortening import LONGEST_WORD, head_end, tail_start
 from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, end, let_leave, start_pump
 from handrail.system.marker import kill_marked, marked_environment
 from handrail.system.pump import Pump, Stream
-from handrail.system.spawn import Boundary, CommandNotStarted, input_bytes, open_selector, spawn
+from handrail.system.spawn import Boundary, CommandNotStarted, checked, input_bytes, open_selector
 
 _LONGEST_UTF8_TAIL = 3
 
@@ -185,7 +183,7 @@ async def run_process(
     systems it is the process group.
 
     Raises:
-        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn.Command``.
     """
     outputs = _Outputs(limit_bytes, on_output)
     data = input_bytes(stdin)
@@ -193,18 +191,21 @@ async def run_process(
     environment = {**inherited, **(env or {}), **marked_environment(marker, os.environ)}
     await checkpoint_if_cancelled()
     started_s = time.perf_counter()
-    started = _start_process(argv, cwd, environment, data, outputs.feed, boundary=boundary)
-    with started as (child, pump):
-        tree = ProcessTree(child, marker)
-        try:
-            while not pump.exited:
-                await pump.run_once()
-            duration_ms = (time.perf_counter() - started_s) * 1000
-            await _drain(tree, pump)
-        finally:
-            leftovers = await end(tree, pump, grace_s)
-        pump.drain()
-        outputs.finish()
+    with open_selector(argv) as selector:
+        child = checked(
+            argv, cwd=cwd, env=environment, has_stdin=bool(data), boundary=boundary
+        ).spawn()
+        with start_pump(child, data, outputs.feed, selector, boundary=boundary) as pump:
+            tree = ProcessTree(child, marker)
+            try:
+                while not pump.exited:
+                    await pump.run_once()
+                duration_ms = (time.perf_counter() - started_s) * 1000
+                await _drain(tree, pump)
+            finally:
+                leftovers = await end(tree, pump, grace_s)
+            pump.drain()
+            outputs.finish()
     stdout, stdout_left_out = outputs.captures["stdout"].text(errors)
     stderr, stderr_left_out = outputs.captures["stderr"].text()
     return ProcessResult(
@@ -216,23 +217,6 @@ async def run_process(
         duration_ms=duration_ms,
         leftovers=leftovers,
     )
-
-
-@contextlib.contextmanager
-def _start_process(
-    argv: Sequence[str] | str,
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str],
-    stdin: bytes,
-    on_bytes: Callable[[Stream, bytes], None],
-    *,
-    boundary: Boundary | None,
-) -> Generator[tuple[subprocess.Popen[bytes], Pump], None, None]:
-    """A child and its pump; on exit the pump is closed and the child reaped."""
-    with open_selector(argv) as selector:
-        child = spawn(argv, cwd=cwd, env=env, has_stdin=bool(stdin), boundary=boundary)
-        with start_pump(child, stdin, on_bytes, selector, boundary=boundary) as pump:
-            yield child, pump
 
 
 async def _drain(tree: ProcessTree, pump: Pump) -> None:

@@ -176,31 +176,6 @@ SHELL = "/bin/sh"
 _SHOWN_CHARS = 80
 
 
-def spawn(
-    argv: Sequence[str] | str,
-    *,
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str],
-    has_stdin: bool,
-    boundary: Boundary | None = None,
-) -> subprocess.Popen[bytes]:
-    """A running child in a session of its own, its outputs on unbuffered pipes.
-
-    ``env`` is its whole environment. Its stdin is a pipe or ``/dev/null``. ``boundary`` is what it
-    runs in. Blocks until the program was executed, which takes a fraction of a millisecond.
-
-    Raises:
-        CommandNotFound: the program or the working directory is not there or not usable.
-        CommandNotStarted: the arguments are too long, or the machine is out of resources.
-        DefinitionError: an argument or variable cannot be passed to any program.
-    """
-    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin, boundary=boundary)
-    try:
-        return command.start()
-    except OSError as error:
-        raise command.refusal(error) from None
-
-
 def checked(
     argv: Sequence[str] | str,
     *,
@@ -209,7 +184,10 @@ def checked(
     has_stdin: bool,
     boundary: Boundary | None = None,
 ) -> Command:
-    """A command whose arguments were checked; the parameters are those of ``spawn``.
+    """A command whose arguments were checked.
+
+    ``env`` is its whole environment. Its stdin is a pipe or ``/dev/null``. ``boundary`` is what it
+    runs in.
 
     Raises:
         DefinitionError: an argument or variable cannot be passed to any program.
@@ -234,8 +212,22 @@ class Command:
     has_stdin: bool
     boundary: Boundary | None = None
 
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """A running child, see ``start``.
+
+        Raises:
+            CommandNotFound: the program or the working directory is not there or not usable.
+            CommandNotStarted: the arguments are too long, or the machine is out of resources.
+        """
+        try:
+            return self.start()
+        except OSError as error:
+            raise self.refusal(error) from None
+
     def start(self) -> subprocess.Popen[bytes]:
-        """A running child, see ``spawn``.
+        """A running child in a session of its own, its outputs on unbuffered pipes.
+
+        Blocks until the program was executed, which takes a fraction of a millisecond.
 
         Raises:
             OSError: it cannot be started.

@@ -36,10 +36,11 @@ from temporalio.exceptions import TimeoutError as ClusterTimeout
 from handrail.cluster_errors import ClusterRefused, TooLarge
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event
-from handrail.core.conductor import Conductor, Kind, Question
+from handrail.core.conductor import Conductor, Kind, Question, StepClaims
 from handrail.core.ending import suspension
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting, StepNode
+from handrail.core.run_state import StepNode
+from handrail.core.setting import Setting
 from handrail.core.timers import InFlight
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
@@ -149,8 +150,8 @@ class RunHost:
             window=self.bounds.window,
             last_at=beginning.last_at,
             handles_gates=start.gates is not None,
-            spread=True,
         )
+        self.conductor.claims = StepClaims(self.conductor, spread=True)
         self.conductor.begin(beginning.first, beginning.letters, beginning.cancel)
 
     @property
@@ -225,7 +226,8 @@ class RunHost:
 
     # -- the record -----------------------------------------------------------------------------
 
-    def _record(self, event: ev.Event) -> None:
+    def _record(self, event: ev.Event, /, *, sync: bool = False) -> None:
+        del sync
         known = self._rows_by_event.pop(id(event), None)
         if known is not None:
             row = known[1]
@@ -450,7 +452,7 @@ class RunHost:
         queue: str | None = None,
         once: bool = False,
     ) -> None:
-        if not self._has_room(len(text)):
+        if not self._take_room(len(text)):
             self._activity(
                 path, kind, name, text, start_to_close=start_to_close, queue=queue, once=once
             )
@@ -481,8 +483,8 @@ class RunHost:
 
         handle.add_done_callback(over)
 
-    def _has_room(self, size: int) -> bool:
-        """True if this workflow task's answer has room for ``size`` more bytes, counted then."""
+    def _take_room(self, size: int) -> bool:
+        """Count ``size`` more bytes of this workflow task's answer, if it has room; True if so."""
         if self._turn != self._sent_in:
             self._sent_in, self._sent_bytes = self._turn, 0
         if self._sent_bytes and self._sent_bytes + size > self.bounds.task_bytes:
@@ -532,7 +534,8 @@ class RunHost:
             notice = self._end_codec.event(row)
             if isinstance(notice, ev.AgentSessionStarted) and end.queue:
                 self.homes[notice.session] = end.queue
-            conductor.noticed(notice)
+            assert isinstance(notice, ev.JOURNALED_NOTICES)
+            conductor.queue_job(partial(conductor.record_now, notice))
         if end.overdue:
             known = self._end_codec.decode_broken_off(end)
             conductor.overdue(path, known, abandoned=end.abandoned)

@@ -48,11 +48,7 @@ def result_of(
     Steps that ended at event number ``after`` or before count as replayed.
     """
     result = recorded_result(run_id, definition, history, codec, suspended)
-    now = {
-        event.path
-        for event in history
-        if event.seq > after and isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
-    }
+    now = {event.path for event in history if event.seq > after and isinstance(event, ev.Ended)}
     steps = tuple(
         dataclasses.replace(one, replayed=False) if one.path in now else one
         for one in result.step_results

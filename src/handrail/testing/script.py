@@ -11,7 +11,7 @@ import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting
+from handrail.core.setting import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of

@@ -216,7 +216,8 @@ class Drive:
         """Give the turn at once: no other run competes for it."""
         self._conductor.turned(path)
 
-    def _note(self, event: ev.Event) -> None:
+    def _note(self, event: ev.Event, /, *, sync: bool = False) -> None:
+        del sync
         self.events.append(event)
         if isinstance(event, ev.StepStarted):
             node = self.machine.run.nodes.get(event.path)

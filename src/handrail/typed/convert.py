@@ -140,7 +140,7 @@ def conforms(value: Any, type_: Any) -> bool:
         return any(conforms(value, member) for member in union)
     origin, arguments = typing.get_origin(type_), typing.get_args(type_)
     if origin is typing.Literal:
-        return any(type(value) is type(one) and value == one for one in arguments)
+        return any(type(value) is type(argument) and value == argument for argument in arguments)
     if typing.is_typeddict(origin or type_):
         return _is_typed_dict(value, type_)
     cls = origin or type_

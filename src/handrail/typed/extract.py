@@ -17,14 +17,15 @@ A scalar counts only where it is alone: as the whole text, in a fenced block of 
 line.
 
 If nothing fits as it stands, two habits of models are forgiven, since asking again is paid for: raw
-line ends in strings, and a wrapper (``[{...}]``, ``{"result": {...}}``) around a value that fits.
+line ends in strings, and a wrapper around a value that fits: ``[{...}]``, ``{"result": {...}}``, or
+the name of its own type.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -111,7 +112,8 @@ def _forgiven(text: str, spans: list[Span], type_: Any) -> ParsedAnswer | None:
             except (ValueError, RecursionError):
                 continue
             source = json.dumps(value)
-        for inner in islice(_unwrapped(source), span.flaw is None, None):  # not what was tried
+        inside = _unwrapped(source, {*_WRAPPERS, getattr(plain(type_), "__name__", "")})
+        for inner in islice(inside, span.flaw is None, None):  # not what was tried
             try:
                 return ParsedAnswer(fit_json(inner, type_), text[span.start : end])
             except DoesNotFit:
@@ -119,9 +121,9 @@ def _forgiven(text: str, spans: list[Span], type_: Any) -> ParsedAnswer | None:
     return None
 
 
-def _unwrapped(source: str) -> Iterator[str]:
+def _unwrapped(source: str, wrappers: Collection[str]) -> Iterator[str]:
     """JSON, then what it wraps: the only item of a list, unless a scalar, or the only member of an
-    object, if its name says no more than that it is the answer.
+    object, if its name is that of a wrapper.
     """
     while True:
         yield source
@@ -135,7 +137,7 @@ def _unwrapped(source: str) -> Iterator[str]:
             return
         name, part = (None, parts[0]) if is_list else next(iter(parts.items()))
         source = bytes(part).decode()
-        if source[:1] not in ("{", "[") if is_list else name not in _WRAPPERS:
+        if source[:1] not in ("{", "[") if is_list else name not in wrappers:
             return
 
 

@@ -15,7 +15,7 @@ TERMS = frozenset({
 NAMES = frozenset({
     *("path", "result_path", "name", "key", "workflow_name", "failed_step", "signal", "signals"),
     *("superseded", "reused", "rerun", "scope", "tool", "orphaned", "left_out", "waiting_signals"),
-    *("cause", "forked_from", "order", "drop", "found"),
+    *("cause", "overdue", "forked_from", "order", "drop", "found"),
 })  # fmt: skip
 """Names that authors chose: only long secrets are masked in them, and none in a record: a resume
 needs the names.

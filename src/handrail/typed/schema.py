@@ -57,6 +57,8 @@ def plain(type_: Any) -> Any:
 
     A missing or unresolved annotation is ``Any``, ``None`` is ``NoneType``.
     """
+    if type(type_) is type and type_ not in (object, inspect.Parameter.empty):
+        return type_  # most are such classes
     while True:
         inner = _unwrapped(type_)
         if inner is type_:
@@ -326,7 +328,15 @@ def json_schema(type_: Any) -> Schema:
     Raises:
         DefinitionError: the type has no JSON form (a callable, a class that is no data).
     """
-    return _at_root(_hoisted(_schema(type_, ())))
+    return _at_root(hoisted(_schema(type_, ())))
+
+
+def open_schema(type_: Any) -> Schema:
+    """As ``json_schema``; an empty one, which allows any JSON, if the type has no JSON form."""
+    try:
+        return json_schema(type_)
+    except DefinitionError:
+        return {}
 
 
 def _schema(type_: Any, above: tuple[Any, ...]) -> Schema:
@@ -406,7 +416,7 @@ def _record_schema(type_: Any, found: tuple[RecordField, ...], above: tuple[Any,
     }
 
 
-def _hoisted(schema: Schema) -> Schema:
+def hoisted(schema: Schema) -> Schema:
     """``schema`` with every nested ``$defs`` moved to the root, where its references point."""
     taken: dict[str, Json] = {}
     lifted: Schema = {}

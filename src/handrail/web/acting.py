@@ -84,7 +84,7 @@ class ResumeBody(_Body, frozen=True):
         failed = self.rerun_failed
         named = [f"--rerun-failed={failed}"] if isinstance(failed, str) else ["--rerun-failed"]
         given = (("--reuse", self.reuse), ("--rerun", self.rerun))
-        return [f"{option}={one}" for option, paths in given for one in paths] + named * bool(
+        return [f"{option}={path}" for option, paths in given for path in paths] + named * bool(
             failed
         )
 

@@ -24,8 +24,8 @@ def graph_of(code: Callable[..., Any] | Source) -> Json:
     return {
         "nodes": [_node(node) for node in chart.nodes],
         "edges": [
-            {"from": one.start, "to": one.end, "label": one.text, "dashed": one.dashed}
-            for one in chart.edges
+            {"from": edge.start, "to": edge.end, "label": edge.text, "dashed": edge.dashed}
+            for edge in chart.edges
         ],
     }
 

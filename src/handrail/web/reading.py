@@ -23,11 +23,11 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.ports.journal import Journal, RunInfo, read_after
-from handrail.record.inbox import runs_of, stuck_in, unread
+from handrail.record.inbox import runs_of
 from handrail.record.run_record import Recorded
-from handrail.record.state import RecordedRun
+from handrail.record.state import RecordedRun, recorded_run
 from handrail.record.status import ShownStatus, shown_status
-from handrail.record.view import plain, view_of
+from handrail.record.view import plain
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, LogQuery
@@ -282,10 +282,7 @@ class Reader:
 
     def _read_run(self, info: RunInfo, history: Sequence[ev.Event], fold: Recorded) -> RecordedRun:
         fold.take(history[fold.count :])
-        inbox = unread(self._journal, fold)
-        alive, stuck = info.holder is not None, stuck_in(info)
-        view = view_of(fold, inbox, alive=alive, now=time.time(), stuck=stuck)
-        return RecordedRun(info, history, view)
+        return recorded_run(self._journal, info, history, fold, time.time())
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:
         """All data of a run for the page, with the rows of its steps or without."""
@@ -357,7 +354,7 @@ class Reader:
             yield await self._in_thread(partial(self._lines, batch))
 
     def _lines(self, events: Iterable[ev.Event]) -> bytes:
-        lines = (json.dumps(self._event_fields(one), ensure_ascii=False) for one in events)
+        lines = (json.dumps(self._event_fields(event), ensure_ascii=False) for event in events)
         return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
     def _event_fields(self, event: ev.Event) -> dict[str, Json]:
@@ -375,5 +372,5 @@ class Reader:
 
 def plain_event(event: ev.Event) -> Any:
     """The event's fields; values of classes that are unknown here stay as the journal has them."""
-    names = [one.name for one in fields(event)]
+    names = [field.name for field in fields(event)]
     return {name: plain(getattr(event, name)) for name in names}

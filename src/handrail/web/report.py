@@ -99,13 +99,13 @@ def _steps(
 def _log(recorded: RecordedRun, mask: Mask | None) -> Json:
     """The lines of the log; of more than ``MOST_LINES`` the last that are not ``info``."""
     lines = _log_events(recorded)
-    return [line_data(one if mask is None else mask.value(one)) for one in lines]
+    return [line_data(line if mask is None else mask.value(line)) for line in lines]
 
 
 def _log_events(recorded: RecordedRun) -> Sequence[ev.Event]:
     if len(recorded.history) <= MOST_LINES:
         return recorded.history
-    return [one for one in recorded.history if level_of(one) != "info"][-MOST_LINES:]
+    return [event for event in recorded.history if level_of(event) != "info"][-MOST_LINES:]
 
 
 def _unmasked(data: Json) -> Json:

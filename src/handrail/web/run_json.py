@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, cast
+from typing import cast
 
-from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage, prompts_of
 from handrail.ports.journal import RunInfo
@@ -23,7 +22,7 @@ from handrail.record.view import OpenSignal, RunView, plain
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
-from handrail.typed.schema import json_schema
+from handrail.typed.schema import open_schema
 from handrail.web.step_json import SHORT, step_rows
 from handrail.web.times import times_of
 
@@ -70,9 +69,9 @@ def row_of(info: RunInfo, view: RunView | None = None, *, unread: str = "") -> d
 
 def at_work(view: RunView) -> Iterator[str]:
     """The paths of the steps at work that contain no other steps."""
-    for one in view.steps:
-        if one.state == "running" and one.step_type not in _HOLDS_STEPS:
-            yield one.path
+    for step in view.steps:
+        if step.state == "running" and step.step_type not in _HOLDS_STEPS:
+            yield step.path
 
 
 def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
@@ -131,7 +130,7 @@ def _last(recorded: RecordedRun) -> float | None:
 
 def actions_of(events: Iterable[ev.Event]) -> list[Json]:
     """What people did to a run, in order: at most the last 200."""
-    found = [act for one in events if (act := _act(one)) is not None]
+    found = [act for event in events if (act := _act(event)) is not None]
     return list(found[-_MOST_ACTS:])
 
 
@@ -171,7 +170,7 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
         "question": gate.question,
         "choices": json_safe(plain(gate.choices)),
         "prompts": json_safe(prompts_of(gate.choices, gate.values)),
-        "schema": None if gate.choices else _schema(gate.type),
+        "schema": None if gate.choices else json_safe(open_schema(gate.type)),
         "default": json_safe(plain(gate.default)),
         "has_default": gate.has_default,
         "since": gate.since,
@@ -180,13 +179,5 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
 
 
 def _signal(wait: OpenSignal) -> Json:
-    schema = None if wait.accepts is None else _schema(wait.accepts)
+    schema = None if wait.accepts is None else json_safe(open_schema(wait.accepts))
     return {"name": wait.name, "path": wait.path, "schema": schema}
-
-
-def _schema(type_: Any) -> Json:
-    """The JSON schema of a type; an empty one, which allows any JSON, if the type has none."""
-    try:
-        return json_safe(json_schema(type_))
-    except DefinitionError:
-        return {}

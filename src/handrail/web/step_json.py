@@ -9,7 +9,7 @@ from typing import Any
 from handrail.model import events as ev
 from handrail.model.results import Usage
 from handrail.record.results import incident_of
-from handrail.record.view import RunView, StepView, exit_code_of, plain
+from handrail.record.view import RunView, StepView, end_in, exit_code_of, plain
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.texts import Texts
 from handrail.web.times import StepTimes, Times, times_of
@@ -132,17 +132,16 @@ def step_of(
     step = next((one for one in view.steps if one.path == path), None)
     if step is None:
         return None
-    events = [one for one in history if getattr(one, "path", None) == path]
+    events = [event for event in history if getattr(event, "path", None) == path]
     row = _row(step, times_of(history).steps.get(path))
     return row | step_details(step, events, texts or Texts())
 
 
 def step_details(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
     """The details of a step beyond its row, from the events of its path and its artifacts."""
-    ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
-    end = ends[-1] if ends and step.duration_ms is not None else None
+    end = end_in(events, step)
     output, cut = _cut(json_safe(plain(step.output)))
-    sessions = [one for one in events if isinstance(one, ev.AgentSessionStarted)]
+    sessions = [event for event in events if isinstance(event, ev.AgentSessionStarted)]
     session = sessions[-1] if sessions else None
     turns: list[Json] = [{"prompt": prompt, "answer": answer} for prompt, answer in texts.turns]
     return {
@@ -158,8 +157,8 @@ def step_details(step: StepView, events: Sequence[ev.Event], texts: Texts) -> di
         "ends": json_safe(texts.ends),
         "stdout": texts.stdout,
         "stderr": texts.stderr,
-        "tries": [_attempt_data(one) for one in events if isinstance(one, ev.AttemptFailed)],
-        "incidents": [_incident(one) for one in events if isinstance(one, ev.LadderStep)],
+        "tries": [_attempt_data(event) for event in events if isinstance(event, ev.AttemptFailed)],
+        "incidents": [_incident(event) for event in events if isinstance(event, ev.LadderStep)],
         "session": None if session is None else session.session,
         "backend": None if session is None else session.backend,
         "model": None if session is None else session.model,

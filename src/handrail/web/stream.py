@@ -94,7 +94,7 @@ async def run_events(reader: Reader, run_id: str, asked: StreamRequest) -> Async
         was, after = after, len(snapshot.history)
         driven = snapshot.recorded.info.holder is not None
         is_gone = alive is True and not driven and snapshot.recorded.view.end is None
-        if is_gone or any(isinstance(one, ev.RunResumed) for one in snapshot.history[was:]):
+        if is_gone or any(isinstance(event, ev.RunResumed) for event in snapshot.history[was:]):
             yield frame("reset", {"why": "the run is driven by another process, or by none"})
         alive = driven
         if snapshot.row != row:

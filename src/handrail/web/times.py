@@ -13,22 +13,22 @@ from typing import Literal, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
+from handrail.steps.table import verb_of
 
 How: TypeAlias = Literal["", "failed", "interrupted"]
 """How a stretch of work ended; "": as the step did, or it has no end yet."""
 Stretch: TypeAlias = "tuple[float, float | None, How]"
 """Start, end (None: it has no end yet), and how it ended."""
 
-_AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
-"""Kinds of steps whose work ends with the process; the others wait, or contain steps."""
-_QUESTION = "question"
-"""The kind of a gate that is no step itself, but asks about one: its answer is its end."""
 _AGAIN = frozenset({"retry", "cap", "backoff"})
 
 
 @dataclass(slots=True)
 class StepTimes:
-    """The times of one step: its stretches, its last beginning, and its end. Mutable."""
+    """The times of one step: its stretches, its last beginning, and its end. Mutable.
+
+    A question that is no step itself, but asks about one, has no ``kind``: its answer is its end.
+    """
 
     kind: str
     began: float
@@ -56,11 +56,6 @@ class StepTimes:
             self.stop(at, "")
             self.ended = at
 
-    def wait_until(self, due: float) -> None:
-        """Let the next stretch begin at ``due``, unless one is open."""
-        if self.since is None:
-            self.since = due
-
     @property
     def all_stretches(self) -> list[Stretch]:
         """The stretches, with the open one."""
@@ -82,8 +77,29 @@ class Times:
 
     def apply(self, event: ev.Event) -> None:
         """Apply the next event."""
-        _apply(self, event, self.last)
-        self.last = event.at
+        at, path, before = event.at, getattr(event, "path", ""), self.last
+        self.last = at
+        if isinstance(event, ev.DriveBegan):
+            self._drive_began(at, before)
+        elif isinstance(event, ev.DriveEnded):
+            self.drives[-1:] = [(began, at) for began, _ in self.drives[-1:]]
+        elif isinstance(event, ev.Began | ev.GateOpened):
+            kind = "member" if isinstance(event, ev.MemberStarted) else ""
+            kind = getattr(event, "step_type", kind)
+            self.steps.setdefault(path, StepTimes(kind, at)).begin(at)
+        elif isinstance(event, ev.Ended):
+            began = at - event.result.duration_ms / 1000
+            self.steps.setdefault(path, StepTimes("", began, since=began)).end(at)
+        elif path in self.steps:
+            _apply(self.steps[path], event)
+
+    def _drive_began(self, at: float, before: float) -> None:
+        if self.drives and self.drives[-1][1] is None:  # the process of that drive was killed
+            self.drives[-1] = (self.drives[-1][0], before)
+            for step in self.steps.values():
+                if verb_of(step.kind).leaf and step.since is not None:
+                    step.stop(max(step.since, before), "interrupted")
+        self.drives.append((at, None))
 
     def drives_until(self, last: float | None) -> list[list[float | None]]:
         """The drives; an open one ended at ``last``, if that is not None."""
@@ -98,55 +114,20 @@ def times_of(history: Iterable[ev.Event]) -> Times:
     return found
 
 
-def _apply(found: Times, event: ev.Event, before: float) -> None:
-    steps = found.steps
+def _apply(step: StepTimes, event: ev.Event) -> None:
     match event:
-        case ev.WorkflowStarted() | ev.RunResumed():
-            _drive_began(found, event.at, before)
-        case ev.WorkflowCompleted() | ev.RunSuspended():
-            if found.drives:
-                found.drives[-1] = (found.drives[-1][0], event.at)
-        case ev.StepStarted() | ev.MemberStarted():
-            kind = event.step_type if isinstance(event, ev.StepStarted) else "member"
-            steps.setdefault(event.path, StepTimes(kind, event.at)).begin(event.at)
-        case ev.GateOpened():
-            steps.setdefault(event.path, StepTimes(_QUESTION, event.at)).begin(event.at)
-        case ev.StepCompleted() | ev.MemberCompleted():
-            began = event.at - event.result.duration_ms / 1000
-            steps.setdefault(event.path, StepTimes("", began, since=began)).end(event.at)
-        case _:
-            step = steps.get(getattr(event, "path", ""))
-            if step is not None:
-                _apply_to_step(step, event)
-
-
-def _apply_to_step(step: StepTimes, event: ev.Event) -> None:
-    match event:
-        case ev.GateAnswered():
-            if step.kind == _QUESTION:
-                step.end(event.at)
+        case ev.GateAnswered() if not step.kind:
+            step.end(event.at)
         case ev.AgentSessionStarted():
             step.begin(event.at)
         case ev.StepInterrupted():
             step.stop(event.at, "interrupted")
-        case ev.TimerSet():
-            if event.reason in _AGAIN:
-                step.since = None
-                step.wait_until(event.due)
+        case ev.TimerSet() if event.reason in _AGAIN:
+            step.since = event.due
         case ev.AttemptFailed():
             step.stop(event.at, "failed")
         case ev.LadderStep():
             step.stop(event.at, "failed")
-            if not event.parked:
-                step.wait_until(max(event.due, event.at))
+            step.since = None if event.parked else max(event.due, event.at)
         case _:
             pass
-
-
-def _drive_began(found: Times, at: float, before: float) -> None:
-    if found.drives and found.drives[-1][1] is None:  # the process of that drive was killed
-        found.drives[-1] = (found.drives[-1][0], before)
-        for step in found.steps.values():
-            if step.kind in _AT_WORK and step.since is not None:
-                step.stop(max(step.since, before), "interrupted")
-    found.drives.append((at, None))

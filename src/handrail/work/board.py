@@ -113,10 +113,10 @@ class Board:
                     self._wait(found, priority)
             case ev.WorkEdited():
                 self._edited(event)
-            case ev.WorkflowStarted() | ev.RunResumed():
-                pass
-            case _:
+            case _ if not isinstance(event, ev.DriveBegan):
                 return
+            case _:
+                pass
         self._tell(*self.lists())
 
     def _edited(self, event: ev.WorkEdited) -> None:

@@ -158,7 +158,7 @@ class _Drive:
     def _begin(self, loaded: Sequence[Any]) -> Run[Any]:
         board = self._board
         board.make = getattr(loaded[0], "from_dict", board.make) if loaded else board.make
-        runs = [one for one in self._journal.runs() if one.workflow_name == WORK]
+        runs = [run for run in self._journal.runs() if run.workflow_name == WORK]
         last = max(runs, key=lambda one: one.started_at, default=None)
         left = None if last is None or last.status == "succeeded" else last.run_id
         recorded = () if left is None else self._continue_from(left)
@@ -188,8 +188,8 @@ class _Drive:
         children = getattr(result, "children", None) or ()
         return {
             "children": [
-                {**data_of(one), "priority": float(getattr(one, "priority", 0.0))}
-                for one in children
+                {**data_of(child), "priority": float(getattr(child, "priority", 0.0))}
+                for child in children
             ],
             "is_whole": _is_whole(result),
         }

@@ -1,112 +1,177 @@
-"""A launch of an agent within a scope (``writes=``), a worktree of its own, or both."""
+"""A launch of an agent within its bounds: a scope (``writes=``), a worktree of its own, a sandbox.
+
+Theory of operation. Before the launch, what the agent may change is claimed, and the state of the
+working tree is taken (see ``scope``), or the agent gets a worktree. After the launch, however it
+ended, what it changed outside of its scope is undone. Only then, and only after an answer, is the
+worktree merged. A sandbox around all of this keeps the rest of the machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
+import attrs
 
 from handrail.errors import ClaimLost, ClaimsFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
-from handrail.model.events import DenialSource, SandboxDenied, StepOutput
-from handrail.model.launch import AgentError
+from handrail.model.events import StepOutput
 from handrail.model.patterns import display_pattern
 from handrail.model.sandbox import chosen_sandbox
-from handrail.model.shapes import AgentRequest
-from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
+from handrail.model.shapes import AgentRequest, OwnTree
+from handrail.ports.agent import AgentBackend, AgentTurn, capabilities_of
 from handrail.ports.claims import Claim, LaunchClaims, Resource
-from handrail.sandbox.bubblewrap import Confinement
 from handrail.sandbox.mounts import Scene
 from handrail.sandbox.programs import needs_of
-from handrail.sandbox.repository import OwnBranch
 from handrail.workspace.claims.holding import claims_of, find_lost_claim
 from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
-from handrail.workspace.git import Repository, head_of, repository_of
+from handrail.workspace.git import head_of, repository_of
 from handrail.workspace.places import Places, folder_of, places_of
-from handrail.workspace.sandboxed import committing, own_branch, own_branch_of
+from handrail.workspace.sandboxed import own_branch_of, within_sandbox
 from handrail.workspace.scope import Reach, Scope, Violations, before_launch, read_before
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import tree_locked
-from handrail.workspace.worktree import (
-    FILES,
-    Worktree,
-    find_worktree,
-    make_worktree,
-    options_in_tree,
-    remove_worktree,
-)
+from handrail.workspace.worktree import FILES, Site, Worktree
+
+_BOUND_S = 600
+"""How long git may take after a launch; far more than these commands need."""
 
 
-async def confine(
-    request: AgentRequest,
-    agent: str,
-    backend: AgentBackend,
-    options: AgentOptions,
-    until_checked: AsyncExitStack,
-) -> Confined:
-    """Prepare a launch's confinement as the step's settings ask.
-
-    A launch in the main working tree claims the files of ``writes=`` until ``until_checked`` ends.
+@asynccontextmanager
+async def within_bounds(
+    request: AgentRequest, turn: AgentTurn, backend: AgentBackend
+) -> AsyncGenerator[AgentTurn]:
+    """The turn, where its step and the enclosing ones let it work; the end of the block checks it.
 
     Raises:
         DefinitionError: there is no repository, or the backend cannot work in another folder.
+        ScopeViolated: the agent wrote outside of its scope; these changes were undone.
         ClaimDeadlock, ClaimsFailed: the claim cannot be waited for.
+        ClaimLost: the claim was taken away meanwhile; nothing was merged.
+        WorktreeConflict: the agent's work cannot be merged; nothing was.
+        SandboxUnavailable: what the sandbox needs cannot be made here.
     """
-    marker = f"{request.run_id}/{request.path}/git"
-    folder = folder_of(options, backend)
+    settings, tree, options = request.settings, request.tree, turn.options
+    writes, sandbox = settings.writes, chosen_sandbox(options.sandbox)
+    is_confined = writes is not None or settings.worktree
+    if tree is not None:
+        options = _moved(options, tree, backend)
+        turn = replace(turn, options=options)
+    elif sandbox is None and not is_confined:
+        yield turn
+        return
+    own = own_branch_of(tree)
+    async with AsyncExitStack() as stack:
+        if is_confined:
+            worktree = await stack.enter_async_context(_confined(request, turn, backend))
+            if worktree is not None:
+                here, main = str(worktree.here.root), str(worktree.main.root)
+                options, own = _moved(options, OwnTree(here, main), backend), worktree.own_branch
+        boundary = None
+        if sandbox is not None:
+            if options.permission == "read_only":  # reading alone changes nothing
+                own, writes = None, ()
+            folder = folder_of(options, backend).absolute()
+            read = tuple(folder / further for further in options.add_dirs or ())
+            scene = Scene(folder, needs_of(backend.name), writes, own, request.hidden, read)
+            around = within_sandbox(sandbox, scene, turn.path, request.emit, f"{turn.marker}/git")
+            boundary = await stack.enter_async_context(around)
+        yield replace(turn, options=options, boundary=boundary)
+
+
+def _moved(options: AgentOptions, tree: OwnTree, backend: AgentBackend) -> AgentOptions:
+    """The options with the folders of the main working tree mapped to those of another one."""
+    cwd = tree.inside(str(folder_of(options, backend)))
+    Path(cwd).mkdir(parents=True, exist_ok=True)
+    more = options.add_dirs and tuple(map(tree.inside, options.add_dirs))
+    return attrs.evolve(options, cwd=cwd, add_dirs=more)
+
+
+# -- before and after ------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _confined(
+    request: AgentRequest, turn: AgentTurn, backend: AgentBackend
+) -> AsyncGenerator[Worktree | None]:
+    """Prepare a launch as its step asks, and check it after its end; its worktree, if it has one.
+
+    A launch in the main working tree claims the files of ``writes=`` until it has been checked.
+    """
+    settings, marker = request.settings, f"{turn.marker}/git"
+    folder = folder_of(turn.options, backend)
     repository = await repository_of(folder, marker)
-    settings = request.settings
+    asked = "worktree=True" if settings.worktree else "writes="
     if repository is None:
-        raise _no_repository(request, folder)
+        raise DefinitionError(
+            f"step {request.path!r}: {asked} needs a git repository, and {folder} is in none. Make "
+            f"it one (git init), or leave {asked} out."
+        )
+    if settings.worktree and "cwd" not in capabilities_of(backend).options:
+        raise DefinitionError(
+            f"step {request.path!r}: {asked} needs a backend that can be told its working folder "
+            f"(cwd), and backend {backend.name!r} cannot."
+        )
     places = places_of(repository.root, request.run_id, request.path)
-    claims = claims_of(request)
+    claims, agent = claims_of(request), turn.agent
     resource = None if settings.writes is None else files_of(repository, settings.writes)
-    if settings.worktree:
-        _check_can_move(request, backend)
-        anew = request.launch.rung == "start" and not request.interrupted
-        worktree = await _worktree_of(repository, places, marker, agent, anew=anew)
-        here, claim = worktree.here, None
-        shadow = Shadow(places.shadow, here.root, marker)
-        before = await before_launch(shadow, places, here, alone=False)
-    else:
-        assert resource is not None  # otherwise the caller confines nothing
-        worktree, here, claim = None, repository, claims.claim
-        if claim is None or resource not in claim.resources:
-            claim = await until_checked.enter_async_context(claims.take((resource,)))
-        shadow = Shadow(places.shadow, repository.root, marker)
-        ours: Sequence[Path] = getattr(backend, "own_folders", ())  # a cassette's recordings
-        async with tree_locked(places):
-            before = await before_launch(shadow, places, repository, ours, epoch=claim.epoch)
-    scope = None if resource is None else Scope(_reach(resource), here, shadow, places, before)
-    return Confined(agent, places, scope, worktree, claims, claim)
+    async with AsyncExitStack() as until_checked:
+        if settings.worktree:
+            anew = request.launch.rung == "start" and not request.interrupted
+            site = Site(repository, places, marker, agent, of_steps=False)
+            worktree = await _worktree_at(site, anew=anew)
+            here, claim = worktree.here, None
+            shadow = Shadow(places.shadow, here.root, marker)
+            before = await before_launch(shadow, places, here, alone=False)
+        else:
+            assert resource is not None  # otherwise nothing is confined
+            worktree, here, claim = None, repository, claims.claim
+            if claim is None or resource not in claim.resources:
+                claim = await until_checked.enter_async_context(claims.take((resource,)))
+            shadow = Shadow(places.shadow, here.root, marker)
+            ours: Sequence[Path] = getattr(backend, "own_folders", ())  # a cassette's recordings
+            async with tree_locked(places):
+                before = await before_launch(shadow, places, here, ours, epoch=claim.epoch)
+        scope = None if resource is None else Scope(_reach(resource), here, shadow, places, before)
+        launch = _Confined(agent, places, scope, worktree, claims, claim)
+        try:
+            yield worktree
+        except BaseException as error:
+            with anyio.fail_after(_BOUND_S, shield=True):
+                violated = await launch.clean_up()
+            if violated is not None and isinstance(error, Exception):
+                raise violated from error
+            if violated is not None:  # a cancellation comes before the violation
+                request.emit(StepOutput(request.path, "stderr", f"{violated}\n"))
+            raise
+        with anyio.fail_after(_BOUND_S, shield=True):
+            violated, lost = await launch.check_answer()
+        if lost is not None and violated is not None:
+            request.emit(StepOutput(request.path, "stderr", f"{violated}\n"))
+        if (broken := lost or violated) is not None:
+            raise broken
+        if worktree is not None:
+            await (await worktree.found_again()).merge(FILES, claims)
 
 
-async def _worktree_of(
-    main: Repository, places: Places, marker: str, agent: str, *, anew: bool
-) -> Worktree:
+async def _worktree_at(site: Site, *, anew: bool) -> Worktree:
     """The step's worktree: the one that an earlier launch left, or, if ``anew``, a new one.
 
     Raises:
-        DefinitionError: the repository has no commit yet. CommandFailed: git cannot make the
-            worktree. WorktreeConflict: what an earlier launch left can be kept nowhere else.
+        DefinitionError, CommandFailed, WorktreeConflict: see ``Site.begin``.
     """
-    known = read_before(places.shadow)
+    known = read_before(site.places.shadow)
     base = None if known is None else known.inside.head
-    begun = base or await head_of(main.git(marker)) or ""
-    here = await find_worktree(main, places, marker, begun)
-    if here is not None and (anew or base is None):
-        await Worktree(main, here, places, marker, begun, agent).set_aside(as_patch=True)
-        here = None
-    if here is None:
-        await remove_worktree(main, places, marker)
-        places.forget()
-        here, begun = await make_worktree(main, places, marker)
-    return Worktree(main, here, places, marker, begun, agent)
+    found = await site.find(base or await head_of(site.main.git(site.marker)) or "")
+    if found is not None and base is not None and not anew:
+        return found
+    return await site.begin(found)
 
 
 def _reach(resource: Resource, others: Sequence[Claim] = ()) -> Reach:
@@ -117,8 +182,8 @@ def _reach(resource: Resource, others: Sequence[Claim] = ()) -> Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Confined:
-    """A launch confined to a scope, a worktree, or both; ``claim``: of the main working tree."""
+class _Confined:
+    """A launch within a scope, a worktree, or both; ``claim``: of the main working tree."""
 
     agent: str
     places: Places
@@ -136,40 +201,21 @@ class Confined:
                 await worktree.remove()
         return violated
 
-    async def check_answer(self, tell: Callable[[str], None]) -> None:
-        """Check a launch that gave an answer, before its work is merged.
+    async def check_answer(self) -> tuple[ScopeViolated | None, ClaimLost | None]:
+        """Check a launch that gave an answer: what it changed elsewhere, and the loss of its claim.
 
         Raises:
-            ScopeViolated: the agent wrote outside of its scope; these changes were undone.
-            ClaimLost: the claim was taken away meanwhile; a violation too then goes to ``tell``.
+            ClaimsFailed: it is not known whether the claim was lost.
         """
         violated = await self._find_violation()
+        if self.claim is None:
+            return violated, None
         try:
-            gone = (
-                None
-                if self.claim is None
-                else await find_lost_claim(self.claims.claims, self.claim)
-            )
+            return violated, await find_lost_claim(self.claims.claims, self.claim)
         except ClaimsFailed:
             if violated is None:
                 raise
-            gone = None  # the agent has damaged the repository, which has the claims file
-        if gone is not None:
-            if violated is not None:
-                tell(f"{violated}\n")
-            raise gone
-        if violated is not None:
-            raise violated
-
-    async def merge(self) -> None:
-        """Merge the worktree, if there is one, into the main working tree once its files are free.
-
-        Raises:
-            WorktreeConflict: the changes conflict. ClaimLost: others took the claim of the files.
-                Either way the main working tree is unchanged.
-        """
-        if self.worktree is not None:
-            await (await self.worktree.found_again()).merge(FILES, self.claims)
+            return violated, None  # it has damaged the repository, which has the claims file
 
     async def _find_violation(self) -> ScopeViolated | None:
         if self.worktree is not None:
@@ -184,151 +230,17 @@ class Confined:
                 violations = await scope.enforce(partial(self._reach_beside_others, self.claim))
         if self.worktree is None:
             self.places.forget()
-        return self._error(violations) if violations.files else None
+        return self._error(violations, scope) if violations.files else None
 
     async def _reach_beside_others(self, claim: Claim) -> Reach:
         assert self.scope is not None
         others = await self.claims.claims.others_since(claim, self.scope.before.epoch)
         return _reach(next(its for its in claim.resources if its.tree), others)
 
-    def _error(self, violations: Violations) -> ScopeViolated:
-        assert self.scope is not None
+    def _error(self, violations: Violations, scope: Scope) -> ScopeViolated:
         notes = violations.notes
         if self.worktree is not None:
             kept = f"Nothing was merged: its worktree is {self.worktree.here.root}."
             notes = (*notes, kept)
-        patterns = tuple(map(display_pattern, self.scope.reach.patterns))
+        patterns = tuple(map(display_pattern, scope.reach.patterns))
         return ScopeViolated(self.agent, violations.files, violations.patch, patterns, notes)
-
-
-def _no_repository(request: AgentRequest, folder: Path) -> DefinitionError:
-    asked = "worktree=True" if request.settings.worktree else "writes="
-    return DefinitionError(
-        f"step {request.path!r}: {asked} needs a git repository, and {folder} is in none. Make it "
-        f"one (git init), or leave {asked} out."
-    )
-
-
-def _check_can_move(request: AgentRequest, backend: AgentBackend) -> None:
-    if "cwd" not in capabilities_of(backend).options:
-        raise DefinitionError(
-            f"step {request.path!r}: worktree=True needs a backend that can be told its working "
-            f"folder (cwd), and backend {backend.name!r} cannot."
-        )
-
-
-_BOUND_S = 600
-"""How long git may take after a launch; far more than these commands need."""
-
-
-@dataclass(slots=True)
-class Bounds:
-    """The options for a launch, its sandbox, and its reply once that has come. Mutable."""
-
-    options: AgentOptions
-    sandbox: Confinement | None = None
-    reply: AgentReply | None = None
-
-
-@asynccontextmanager
-async def bounds_of(
-    request: AgentRequest, agent: str, backend: AgentBackend, options: AgentOptions
-) -> AsyncGenerator[Bounds, None]:
-    """Confine a launch as the step's settings ask; the end of the block checks, undoes and merges.
-
-    Raises:
-        DefinitionError: there is no repository, or the backend cannot work in another folder.
-        ScopeViolated: the agent wrote outside of its scope; these changes were undone.
-        ClaimLost: the claim was taken away meanwhile; nothing was merged.
-        WorktreeConflict: the agent's work cannot be merged; nothing was.
-    """
-    settings = request.settings
-    if request.tree is not None:
-        options = options_in_tree(request.tree, options, folder_of(options, backend))
-    own = None if request.tree is None else own_branch_of(request.tree)
-    if settings.writes is None and not settings.worktree:
-        async with _within_sandbox(request, backend, Bounds(options), own) as bounds:
-            yield bounds
-        return
-
-    async with AsyncExitStack() as until_checked:
-        confined = await confine(request, agent, backend, options, until_checked)
-        tree = confined.worktree
-        if tree is not None:
-            here = tree.here
-            own = own_branch(here.root, here.own, here.common, tree.places.branch)
-        async with (
-            _checked(request, confined, options) as bounds,
-            _within_sandbox(request, backend, bounds, own),
-        ):
-            yield bounds
-
-
-@asynccontextmanager
-async def _within_sandbox(
-    request: AgentRequest, backend: AgentBackend, bounds: Bounds, own: OwnBranch | None
-) -> AsyncGenerator[Bounds, None]:
-    """Put a sandbox around the launch, if its options ask for one. Reading alone changes nothing.
-
-    Raises:
-        SandboxUnavailable: what the sandbox needs cannot be made here.
-    """
-    options, writes = bounds.options, request.settings.writes
-    if (sandbox := chosen_sandbox(options.sandbox)) is None:
-        yield bounds
-        return
-    if options.permission == "read_only":
-        own, writes = None, ()
-
-    def tell(what: str, source: DenialSource) -> None:
-        request.emit(SandboxDenied(request.path, what, source))
-
-    folder = folder_of(options, backend).absolute()
-    read = tuple(folder / further for further in options.add_dirs or ())
-    async with committing(own, f"{request.run_id}/{request.path}/git"):
-        scene = Scene(folder, needs_of(backend.name), writes, own, request.hidden, read)
-        bounds.sandbox = Confinement(sandbox, scene, tell)
-        yield bounds
-
-
-@asynccontextmanager
-async def _checked(
-    request: AgentRequest, confined: Confined, options: AgentOptions
-) -> AsyncGenerator[Bounds, None]:
-    """Run the launch, and check it after its end, however it ended."""
-    bounds = Bounds(options if confined.worktree is None else confined.worktree.options(options))
-
-    def tell(text: str) -> None:
-        request.emit(StepOutput(request.path, "stderr", text))
-
-    try:
-        yield bounds
-    except BaseException as error:
-        with anyio.fail_after(_BOUND_S, shield=True):
-            violated = await confined.clean_up()
-        if violated is None:
-            raise
-        if not isinstance(error, Exception):  # a cancellation comes before the violation
-            tell(f"{violated}\n")
-            raise
-        if isinstance(error, AgentError):
-            _add_launch_facts(violated, error, request)
-        raise violated from error
-    try:
-        with anyio.fail_after(_BOUND_S, shield=True):
-            await confined.check_answer(tell)
-        await confined.merge()
-    except (AgentError, ClaimLost) as error:
-        if bounds.reply is not None:
-            _add_launch_facts(error, bounds.reply, request)
-        raise
-
-
-def _add_launch_facts(
-    error: AgentError | ClaimLost, said: AgentReply | AgentError, req: AgentRequest
-) -> None:
-    """Give the error the usage of the launch, and an agent's error its text, model and session."""
-    spent, used = req.launch.spent, said.usage
-    error.usage = used if spent is None else spent if used is None else spent + used
-    if isinstance(error, AgentError):
-        error.model, error.session, error.text = said.model, said.session, said.text

@@ -100,6 +100,21 @@ class Git:
             )
         return stdout
 
+    async def commit(self, name: str) -> str:
+        """The commit of this name, or ""."""
+        words = ("rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        code, commit, _ = await self.run_unchecked(*words)
+        return "" if code else commit.strip()
+
+    async def tree(self, commit: str | None) -> str:
+        """The tree of a commit; without one, the tree without files."""
+        empty = ("hash-object", "-t", "tree", "/dev/null")
+        return (await self(*(("rev-parse", f"{commit}^{{tree}}") if commit else empty))).strip()
+
+    async def is_within(self, commit: str, of: str) -> bool:
+        """True if a commit is the other one, or one of those before it."""
+        return (await self.run_unchecked("merge-base", "--is-ancestor", commit, of))[0] == 0
+
     async def run_unchecked(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """The exit code of git, and what it printed."""
         argv = [*_without(self.env), "git", *_STEADY, *arguments]
@@ -180,8 +195,16 @@ async def repository_of(folder: Path, marker: str) -> Repository | None:
 
 async def head_of(git: Git) -> str | None:
     """The commit of HEAD, or None if there is none yet."""
-    _, head, _ = await git.run_unchecked("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-    return head.strip() or None
+    return await git.commit("HEAD") or None
+
+
+def known_to_git(common: Path, folder: Path) -> Path | None:
+    """The folder by which git knows a worktree, or None."""
+    told = {os.fsencode(one / ".git") for one in (folder, folder.resolve())}
+    for file in sorted((common / "worktrees").glob("*/gitdir")):
+        if file.read_bytes().strip() in told:
+            return file.parent
+    return None
 
 
 @dataclass(frozen=True, slots=True)

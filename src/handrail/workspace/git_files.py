@@ -19,47 +19,18 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from handrail.model.dataclass import dataclass
-from handrail.workspace.git import (
-    Git,
-    Repository,
-    head_of,
-    index_entries,
-    path_of,
-    path_text,
-)
+from handrail.workspace.git import Git, Repository, head_of, index_entries, path_of, path_text
 
 GIT = ".git"
 _SETTINGS = ("config", "config.worktree", "commondir", "objects/info/alternates")
 _BELOW = ("info", "branches", "remotes")
 _TRACES_IN_INFO = frozenset({"refs"})
 _HOOKS = "hooks"
-_TRACES = frozenset(
-    {
-        *(
-            "index",
-            "HEAD",
-            "ORIG_HEAD",
-            "FETCH_HEAD",
-            "COMMIT_EDITMSG",
-            "packed-refs",
-            "gitdir",
-            "AUTO_MERGE",
-            "REBASE_HEAD",
-        ),
-        *(
-            "gc.log",
-            "gc.pid",
-            "index.handrail",
-            "objects",
-            "logs",
-            "refs",
-            "handrail",
-            "lfs",
-            "annex",
-        ),
-        *("worktrees", "modules", "fsmonitor--daemon", "info/refs", _HOOKS),
-    }
-)
+_TRACES = frozenset({
+    "index", "HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "packed-refs", "gitdir",
+    "AUTO_MERGE", "REBASE_HEAD", "gc.log", "gc.pid", "index.handrail", "objects", "logs", "refs",
+    "handrail", "lfs", "annex", "worktrees", "modules", "fsmonitor--daemon", "info/refs", _HOOKS,
+})  # fmt: skip
 """What git writes when it commits, packs or fetches, and what is compared in another way."""
 _LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock")
 _STATES = ("rebase-merge", "rebase-apply", "sequencer")
@@ -366,12 +337,7 @@ def put_back(file: Path, wanted: SavedFile | None) -> None:
 
 
 async def rewind(
-    repository: Repository,
-    marker: str,
-    before: GitFiles,
-    branch: str | None,
-    *,
-    index: bool = True,
+    repository: Repository, marker: str, before: GitFiles, branch: str | None, *, index: bool = True
 ) -> None:
     """Put HEAD, its branch and the index back as they were; HEAD is on ``branch`` now.
 

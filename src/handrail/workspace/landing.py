@@ -92,7 +92,7 @@ class Landing:
 
     async def _with_crlf(self, state: State, paths: Sequence[str]) -> State:
         """The state with CRLF for LF in these files."""
-        files, none = self._files, State(await _empty(self._files))
+        files, none = self._files, State(await self._files.git().tree(None))
         found = {c.path: c.after for c in await files.changes(none, state)} if paths else {}
         put: list[tuple[str, Entry | None]] = []
         for path in paths:
@@ -133,11 +133,7 @@ class Landing:
 
     async def has(self, commit: str) -> bool:
         """True if HEAD has the commit."""
-        return await self._is_ancestor(commit, "HEAD")
-
-    async def _is_ancestor(self, commit: str, of: str) -> bool:
-        words = ("merge-base", "--is-ancestor", commit, of)
-        return (await self.main.git(self.work.marker).run_unchecked(*words))[0] == 0
+        return await self.main.git(self.work.marker).is_within(commit, "HEAD")
 
     async def merge_commit(self, head: str, last: str, base: str, message: str) -> str:
         """A merge commit of HEAD and the work.
@@ -148,7 +144,7 @@ class Landing:
         git = self.main.git(self.work.marker)
         _, fork, _ = await git.run_unchecked("merge-base", head, last)
         # If commits that were there before were changed, the work began at ``base`` all the same.
-        since = fork.strip() if fork and await self._is_ancestor(base, fork.strip()) else base
+        since = fork.strip() if fork and await git.is_within(base, fork.strip()) else base
         tree = await self._merged(since, head, last)
         parents = ("-p", head, "-p", last)
         return (await git("commit-tree", tree, *parents, "-m", message)).strip()
@@ -160,35 +156,30 @@ class Landing:
             Refused: there are conflicts.
         """
         del message
-        if await self._is_ancestor(head, last):
-            return last
         git = self.main.git(self.work.marker)
+        if await git.is_within(head, last):
+            return last
         words = ("rev-list", "--first-parent", "--reverse", "--parents", last, f"^{head}")
         onto = head
         for number, line in enumerate((await git(*words)).splitlines()):
             commit, *parents = line.split(" ")
             since = parents[0] if parents else base
-            if number == 0 and not await self._is_ancestor(base, since):
+            if number == 0 and not await git.is_within(base, since):
                 since = base
             tree = await self._merged(since, onto, commit)
-            if tree != await self._tree(onto) or await self._tree(since) == await self._tree(
-                commit
-            ):
-                more = [one for one in parents[1:] if not await self._is_ancestor(one, onto)]
+            if tree != await git.tree(onto) or await git.tree(since) == await git.tree(commit):
+                more = [parent for parent in parents[1:] if not await git.is_within(parent, onto)]
                 onto = await self._copied(commit, tree, [onto, *more])
         return onto
 
     async def _merged(self, base: str, ours: str, theirs: str) -> str:
-        trees = [await self._tree(one) for one in (base, ours, theirs)]
+        trees = [await self.work.git().tree(one) for one in (base, ours, theirs)]
         if trees[0] == trees[1]:
             return trees[2]
         tree, conflicts, reason = await self.work.merge(*trees)
         if conflicts:
             raise Refused(reason or f"conflicts in {', '.join(conflicts)}", conflicts)
         return tree
-
-    async def _tree(self, commit: str) -> str:
-        return (await self.work.git()("rev-parse", f"{commit}^{{tree}}")).strip()
 
     async def _copied(self, commit: str, tree: str, parents: Sequence[str]) -> str:
         """The commit with other parents and files: its author and message stay, byte by byte."""
@@ -198,7 +189,7 @@ class Landing:
         committer = os.fsencode(await git("var", "GIT_COMMITTER_IDENT")).strip()
         lines = [
             b"tree " + tree.encode(),
-            *(b"parent " + one.encode() for one in parents),
+            *(b"parent " + parent.encode() for parent in parents),
             *kept[:1],
             b"committer " + committer,
             *kept[1:],
@@ -217,7 +208,7 @@ class Landing:
             if await head_of(git) != head:
                 return False
             now, wanted = await self._over_changes(
-                State(await self._tree(head)), State(await self._tree(target))
+                State(await git.tree(head)), State(await git.tree(target))
             )
             here = self._files.git(index)
             code, _, error = await here.run_unchecked("read-tree", "-i", "-m", head, target)
@@ -327,7 +318,3 @@ def _holds_only(folder: Path, root: Path, gone: set[str]) -> bool:
         if any(os.path.relpath(Path(above, name), root) not in gone for name in inside):
             return False
     return True
-
-
-async def _empty(shadow: Shadow) -> str:
-    return (await shadow.git()("hash-object", "-t", "tree", os.devnull)).strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import anyio.to_thread
 
 from handrail.errors import CommandFailed
 from handrail.model.dataclass import dataclass
-from handrail.workspace.git import Repository, head_of, repository_of
-from handrail.workspace.shadow import Shadow
+from handrail.workspace.git import Repository, repository_of
+from handrail.workspace.shadow import shadow_for_a_time
 
 _GIT = ".git"
 
@@ -85,15 +84,9 @@ async def _has_work(here: Repository, path: str, marker: str) -> bool:
         more = () if shared else ("--branches", "--tags", "--glob=refs/stash")
         if await git("rev-list", "-1", "HEAD", *more, "--not", *kept):
             return True
-        scratch = Path(tempfile.mkdtemp(prefix="handrail-"))
-        try:
-            shadow = Shadow(scratch / "git", inner.root, marker)
-            shadow.make(inner)
-            head = await head_of(git)
-            tree = (await git("rev-parse", f"{head}^{{tree}}")).strip()
-            return (await shadow.state(head)).tree != tree
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with shadow_for_a_time(inner.root, inner, marker) as shadow:
+            head = await git.commit("HEAD")
+            return (await shadow.state(head)).tree != await git.tree(head)
     except CommandFailed:
         return True
 
@@ -108,7 +101,7 @@ def move(source: Path, target: Path) -> None:
 
 def blocked(target: Path) -> bool:
     """True if something is where a repository is to be moved to."""
-    above = [one for one in target.parents if os.path.lexists(one)]
+    above = [parent for parent in target.parents if os.path.lexists(parent)]
     if above and (above[0].is_symlink() or not above[0].is_dir()):
         return True
     if target.is_dir() and not target.is_symlink():

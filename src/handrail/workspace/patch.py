@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+
+import anyio
 
 from handrail.errors import CommandFailed, CommandNotFound
 from handrail.model.dataclass import dataclass
@@ -17,7 +17,7 @@ from handrail.system.own_files import own_files
 from handrail.typed.jsonsafe import Json
 from handrail.workspace.errors import PatchRefused
 from handrail.workspace.git import Git, Repository, head_of, repository_of
-from handrail.workspace.shadow import Change, Shadow, State
+from handrail.workspace.shadow import Change, Shadow, State, shadow_for_a_time
 
 _SHORTEST_LINE = 12
 _BINARY = b"\nGIT binary patch\n"
@@ -32,15 +32,16 @@ class WorkingTree:
     marker: str
     why_not: str = ""
 
-    def watched(self, ignored: Sequence[Path]) -> Watched | None:
+    @contextmanager
+    def watched(self, ignored: Sequence[Path]) -> Generator[Watched | None]:
         """A watch that can later tell what was changed; None without a repository."""
         if self.repository is None:
-            return None
-        shadow = Shadow(Path(tempfile.mkdtemp(prefix="handrail-")), self.root, self.marker)
+            yield None
+            return
         named = os.environ.get("HANDRAIL_DIR")
-        places = [self.root / ".handrail", *([Path(named).resolve()] if named else [])]
-        shadow.make(self.repository, [*places, *ignored])
-        return Watched(shadow, self.repository)
+        places = [self.root / ".handrail", *([Path(named).resolve()] if named else []), *ignored]
+        with shadow_for_a_time(self.root, self.repository, self.marker, places) as shadow:
+            yield Watched(shadow, self.repository)
 
     async def apply(self, patch: Path, ignored: Sequence[Path]) -> None:
         """Apply a patch to the files, to all of them or to none.
@@ -49,12 +50,12 @@ class WorkingTree:
             PatchRefused: the patch does not apply to these files.
         """
         try:
-            if (watched := self.watched(ignored)) is not None:
-                with watched:
+            with self.watched(ignored) as watched:
+                if watched is not None:
                     await watched.apply(_bytes(patch))
-            else:
-                words = ("apply", "--whitespace=nowarn", "-")
-                await Git(self.root, self.marker)(*words, stdin=_bytes(patch))
+                else:
+                    words = ("apply", "--whitespace=nowarn", "-")
+                    await Git(self.root, self.marker)(*words, stdin=_bytes(patch))
         except CommandFailed as error:
             reason = (error.stderr or error.stdout).strip()
             raise PatchRefused(str(patch), str(self.root), reason) from None
@@ -64,17 +65,14 @@ class WorkingTree:
 
 async def working_tree(folder: Path, marker: str) -> WorkingTree:
     """The working tree that a folder is in."""
+    repository, why = None, "not a git repository"
     try:
         repository = await repository_of(folder, marker)
     except CommandNotFound as error:
-        return _without_git(folder, marker, str(error))
+        why = str(error)
     if repository is None:
-        return _without_git(folder, marker, "not a git repository")
+        return WorkingTree(Path(await anyio.Path(folder).resolve()), None, marker, why)
     return WorkingTree(repository.root, repository, marker)
-
-
-def _without_git(folder: Path, marker: str, why: str) -> WorkingTree:
-    return WorkingTree(folder.resolve(), None, marker, why)
 
 
 def _bytes(file: Path) -> bytes:
@@ -83,17 +81,11 @@ def _bytes(file: Path) -> bytes:
 
 @dataclass(slots=True)
 class Watched:
-    """A working tree whose changes are watched, until the end of its ``with`` block. Mutable."""
+    """A working tree whose changes are watched. Mutable."""
 
     shadow: Shadow
     repository: Repository
     before: State | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.shadow.folder, ignore_errors=True)
 
     async def begin(self) -> None:
         """Take the state that ``change`` compares with."""

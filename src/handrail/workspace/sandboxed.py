@@ -14,23 +14,20 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
 
 import anyio
 
 from handrail.errors import CommandFailed
-from handrail.model.events import DenialSource
-from handrail.model.sandbox import InheritEnv, Sandbox, SandboxUnavailable
+from handrail.model.events import DenialSource, Notice, SandboxDenied
+from handrail.model.sandbox import Sandbox, SandboxUnavailable
 from handrail.model.shapes import OwnTree
 from handrail.sandbox.bubblewrap import Confinement
-from handrail.sandbox.environment import inherited
 from handrail.sandbox.mounts import OBJECTS, Scene
 from handrail.sandbox.repository import Checkout, OwnBranch, checkout_at
-from handrail.workspace.git import Git
+from handrail.workspace.git import Git, known_to_git
 from handrail.workspace.places import state_home
 
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -38,65 +35,38 @@ _BOUND_S = 600
 """How long git may take to take in what a launch wrote."""
 
 
-Tell: TypeAlias = Callable[[str, DenialSource], None]
-"""Is given what a sandbox refused, and how that is known."""
-
-
-def inherit_rule(inherit_env: Any, sandbox: Sandbox | None, without: InheritEnv) -> InheritEnv:
-    """Which variables a program inherits: as its step says, else its sandbox; ``without`` one this.
-
-    In a sandbox that does not say it, those that are no secrets.
-    """
-    if inherit_env is not None:
-        return cast("InheritEnv", inherit_env)
-    if sandbox is None:
-        return without
-    return "safe" if sandbox.env is None else sandbox.env
-
-
 @asynccontextmanager
-async def surroundings_of(
-    sandbox: Sandbox | None,
-    inherit_env: Any,
-    scene: Scene,
-    *,
-    tree: OwnTree | None,
-    tell: Tell,
-    marker: str,
-) -> AsyncGenerator[tuple[Mapping[str, str] | None, Confinement | None]]:
-    """What a command starts in: the variables that it inherits (None: all), and its sandbox.
+async def within_sandbox(
+    sandbox: Sandbox | None, scene: Scene, path: str, emit: Callable[[Notice], None], marker: str
+) -> AsyncGenerator[Confinement | None]:
+    """The sandbox that the programs of a step start in, be it an agent's, a command, or a stage.
 
     Raises:
-        SandboxUnavailable: what its sandbox needs cannot be made here.
+        SandboxUnavailable: what it needs cannot be made here.
     """
-    rule = inherit_rule(inherit_env, sandbox, "all")
-    around = None if rule == "all" else inherited(rule)
     if sandbox is None:
-        yield around, None
+        yield None
         return
-    own = None if tree is None else own_branch_of(tree)
-    async with committing(own, marker):
-        yield around, Confinement(sandbox, replace(scene, own=own), tell)
+
+    def tell(what: str, source: DenialSource) -> None:
+        emit(SandboxDenied(path, what, source))
+
+    async with committing(scene.own, marker):
+        yield Confinement(sandbox, scene, tell)
 
 
 # -- git -------------------------------------------------------------------------------------------
 
 
-def own_branch_of(tree: OwnTree) -> OwnBranch | None:
-    """The branch of the worktree of a body of steps; None if git does not know it any more."""
-    main = checkout_at(Path(tree.root))
-    if main is None:
+def own_branch_of(tree: OwnTree | None) -> OwnBranch | None:
+    """The branch of the worktree of a body of steps; None if there is none, or git forgot it."""
+    if tree is None:
         return None
-    folder = Path(tree.folder)
-    own = next(
-        (
-            file.parent
-            for file in sorted((main.common / "worktrees").glob("*/gitdir"))
-            if os.fsdecode(file.read_bytes()).strip() == str(folder / ".git")
-        ),
-        None,
-    )
-    return None if own is None else own_branch(folder, own, main.common, tree.branch)
+    main, folder = checkout_at(Path(tree.root)), Path(tree.folder)
+    own = None if main is None else known_to_git(main.common, folder)
+    if main is None or own is None:
+        return None
+    return own_branch(folder, own, main.common, tree.branch)
 
 
 def own_branch(root: Path, own: Path, common: Path, branch: str) -> OwnBranch:
@@ -140,16 +110,15 @@ async def _prepare(own: OwnBranch, marker: str) -> None:
         (quarantine / name).mkdir(parents=True, mode=0o700)
     (quarantine / "objects/info/alternates").write_text(_alternates(checkout.common / "objects"))
     (checkout.own / "config.worktree").touch()  # or else the launch could make one
-    branch, tip = Path("refs/heads", own.branch), await _tip_of(own, marker)
+    branch, tip = Path("refs/heads", own.branch), await _tip(own, marker)
     for folder in (branch.parent, "logs" / branch.parent):
         (checkout.common / folder).mkdir(parents=True, exist_ok=True)
     if tip:
         (quarantine / "refs" / branch.name).write_text(f"{tip}\n")
 
 
-async def _tip_of(own: OwnBranch, marker: str) -> str:
-    words = ("rev-parse", "--quiet", "--verify", f"refs/heads/{own.branch}")
-    return (await _git(own.checkout, marker).run_unchecked(*words))[1].strip()
+async def _tip(own: OwnBranch, marker: str) -> str:
+    return await _git(own.checkout, marker).commit(f"refs/heads/{own.branch}")
 
 
 def _alternates(objects: Path) -> str:
@@ -186,15 +155,12 @@ async def take_in(own: OwnBranch, marker: str) -> None:
     if not _SHA.fullmatch(head):  # on its branch, whatever the launch has said it is on
         (checkout.own / "HEAD").write_text(f"ref: refs/heads/{own.branch}\n")
     wanted = [name for name in (tip, head) if _SHA.fullmatch(name)]
-    if any((quarantine / "objects").glob("[0-9a-f][0-9a-f]/*")) or _has_packs(quarantine):
+    objects = quarantine / "objects"
+    if any((*objects.glob("[0-9a-f][0-9a-f]/*"), *objects.glob("pack/*.pack"))):
         await _take_objects(own, wanted, marker)
     if tip:
         await _git(checkout, marker)("update-ref", f"refs/heads/{own.branch}", tip)
     await anyio.to_thread.run_sync(shutil.rmtree, quarantine)
-
-
-def _has_packs(quarantine: Path) -> bool:
-    return any((quarantine / "objects/pack").glob("*.pack"))
 
 
 async def _take_objects(own: OwnBranch, wanted: list[str], marker: str) -> None:
@@ -207,7 +173,7 @@ async def _take_objects(own: OwnBranch, wanted: list[str], marker: str) -> None:
     )
     pack = quarantine / "taken"
     words = ("pack-objects", "--quiet", "--revs", "--indexed-objects", str(pack))
-    before = await _tip_of(own, marker)
+    before = await _tip(own, marker)
     names = [*wanted, *([f"^{before}"] if before else [])]
     name = await theirs(*words, stdin="".join(f"{name}\n" for name in names).encode())
     data = await anyio.Path(f"{pack}-{name.strip()}.pack").read_bytes()

@@ -47,14 +47,7 @@ from handrail.workspace.folders import (
     restore_mode,
     restore_modes,
 )
-from handrail.workspace.git import (
-    Git,
-    Listed,
-    Repository,
-    path_of,
-    path_text,
-    printable,
-)
+from handrail.workspace.git import Listed, Repository, path_of, path_text, printable
 from handrail.workspace.git_backup import (
     GitBackup,
     back_up,
@@ -92,7 +85,7 @@ def allows(patterns: Sequence[str], path: str, within: str = "", *, folds: bool 
     """
     within = GIT if path.startswith(f"{GIT}/") else within
     if within:
-        patterns = [one for one in patterns if _anchored(one).startswith(within)]
+        patterns = [pattern for pattern in patterns if _anchored(pattern).startswith(within)]
     return covers(patterns, path, folds=folds)
 
 
@@ -212,7 +205,7 @@ class Scope:
 
         It calls ``reach`` once the repository is whole again: others' claims are kept there.
         """
-        found = _ViolationsSoFar()
+        found = _ViolationsSoFar(self.places)
         if read_before(self.shadow.folder) is None or not self.shadow.is_whole:
             note = (
                 f"NOTHING COULD BE CHECKED OR PUT BACK: the state before the launch was in "
@@ -305,7 +298,7 @@ class Scope:
         if files:
             allowed = await self.shadow.with_entries(now, [(c.path, c.before) for c in files])
             patch = await self.shadow.patch(allowed, now)
-            found.patch = self._quarantine_path(found).with_suffix(".patch")
+            found.patch = found.aside("patch")
             with found.patch.open("ab") as file:
                 file.write(patch)
             await self.shadow.write(now, allowed)
@@ -322,8 +315,7 @@ class Scope:
             name = change.display_path
             found.notes.append(f"The repository in {name} was changed, and left as it is.")
             return
-        aside = self._quarantine_path(found).with_suffix(".repositories") / change.path
-        aside.parent.mkdir(parents=True, exist_ok=True)
+        aside = found.aside("repositories", change.path)
         shutil.move(self.repository.root / change.path, aside)
         found.notes.append(f"The new repository {change.display_path} was moved to {aside}.")
 
@@ -331,7 +323,7 @@ class Scope:
         """Restore the repository itself, if it was replaced or damaged."""
         backup, shadow = self.before.whole, self.shadow
         for broken in await find_damage(self.repository, backup, shadow.repository, shadow.marker):
-            aside = self._quarantine_path(found).with_suffix(".git") / "whole"
+            aside = found.aside("git", "whole")
             repair(self.repository, broken, backup, shadow.repository, aside)
             found.files.append(f"{GIT} ({broken})")
             found.notes.append(f"{GIT} is as it was before; what was there is in {aside}.")
@@ -363,9 +355,7 @@ class Scope:
                 continue
             found.files.append(f"{shown} ({_change_word(old, new)})")
             if new is not None:
-                aside = self._quarantine_path(found).with_suffix(".git") / path_of(name).replace(
-                    "../", ""
-                )
+                aside = found.aside("git", path_of(name).replace("../", ""))
                 _move_aside(file, aside, new)
                 found.notes.append(f"What it wrote into {shown} is in {aside}.")
             if within != GIT:
@@ -408,8 +398,7 @@ class Scope:
         if one.special:
             file.unlink(missing_ok=True)
             return
-        aside = self._quarantine_path(found).with_suffix(".hidden") / one.path
-        aside.parent.mkdir(parents=True, exist_ok=True)
+        aside = found.aside("hidden", one.path)
         shutil.move(file, aside)
         found.notes.append(f"{printable(one.path)}, which git does not look at, is in {aside}.")
         if one.text_before is not None:
@@ -427,9 +416,9 @@ class Scope:
         if after is None or after == head:
             return
         git = self.repository.git(self.shadow.marker)
-        known = {file.rpartition(" (")[0] for file in found.files}
-        changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after))
-        for change in changes:
+        known = found.named
+        states = State(await git.tree(head)), State(await git.tree(after))
+        for change in await self.shadow.changes(*states):
             if change.display_path not in known and not self.reach(change.path):
                 found.files.append(f"{change.display_path} (committed)")
 
@@ -445,9 +434,8 @@ class Scope:
                 f"HEAD (was on {before.branch or 'none'}, now on {branch or 'none'})"
             )
         elif before.head is not None:
-            words = ("merge-base", "--is-ancestor", before.head, after or "")
             git = self.repository.git(self.shadow.marker)
-            if after is None or (await git.run_unchecked(*words))[0]:
+            if after is None or not await git.is_within(before.head, after):
                 found.files.append("HEAD (lacks commits that it had)")
 
     @property
@@ -463,7 +451,7 @@ class Scope:
         except CommandFailed:
             found.files.append(f"{GIT}/index (damaged)")
             return
-        known = {file.rpartition(" (")[0] for file in found.files}
+        known = found.named
         for name in sorted(was.keys() | now.keys()):
             path = path_of(name)
             if was.get(name) != now.get(name) and not self.reach(path):
@@ -508,7 +496,7 @@ class Scope:
         named = {path_of(name): mode for name, mode in sorted(changed.items(), reverse=True)}
         asked = [f"{path}/" if (root / path).is_dir() else path for path in named]
         hidden = {path.removesuffix("/") for path in await self.shadow.hidden(asked)}
-        known = {file.rpartition(" (")[0] for file in found.files}
+        known = found.named
         for path, mode in named.items():
             is_file = path_text(path) in self.before.folders.files
             asked_path = path if is_file else f"{path}/." if path else "."
@@ -528,30 +516,37 @@ class Scope:
         git = self.repository.git(self.shadow.marker)
         listed = await git("rev-list", "--reverse", "--first-parent", f"{head}..{after}")
         for commit in listed.split():
-            changes = await self.shadow.changes(await _tree(git, head), await _tree(git, commit))
-            if not all(self.reach(change.path) for change in changes):
+            states = State(await git.tree(head)), State(await git.tree(commit))
+            if not all(self.reach(change.path) for change in await self.shadow.changes(*states)):
                 break
             head = commit
         return head
-
-    def _quarantine_path(self, found: _ViolationsSoFar) -> Path:
-        """The quarantine path of this check; callers give it their suffix."""
-        if found.aside is None:
-            found.aside = self.places.quarantine()
-            found.aside.parent.mkdir(parents=True, exist_ok=True)
-        return found.aside
 
 
 @dataclass(slots=True)
 class _ViolationsSoFar:
     """The findings so far. Mutable."""
 
+    places: Places
     files: list[str] = field(default_factory=list[str])
     paths: set[str] = field(default_factory=set[str])
     """The paths of the files that were put back."""
     notes: list[str] = field(default_factory=list[str])
-    aside: Path | None = None
     patch: Path | None = None
+    _aside: Path | None = None
+
+    @property
+    def named(self) -> set[str]:
+        """The paths of ``files``."""
+        return {file.rpartition(" (")[0] for file in self.files}
+
+    def aside(self, kind: str, path: str = "") -> Path:
+        """Where this check puts what it takes away of a kind; the folder is there."""
+        if self._aside is None:
+            self._aside = self.places.quarantine()
+        aside = self._aside.with_suffix(f".{kind}") / path
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        return aside
 
 
 def _in_the_way(outside: Sequence[Change], changes: Sequence[Change]) -> list[Change]:
@@ -581,7 +576,6 @@ def _below(root: Path, folders: Sequence[Path]) -> list[str]:
 
 def _move_aside(file: Path, aside: Path, new: SavedFile) -> None:
     """Copy a changed file aside for people, a link as its target; move it if it is too large."""
-    aside.parent.mkdir(parents=True, exist_ok=True)
     if new.data is None:
         file.chmod(stat.S_IMODE(file.stat().st_mode) | 0o600)
         shutil.move(file, aside)
@@ -593,10 +587,3 @@ def _change_word(old: SavedFile | None, new: SavedFile | None) -> str:
     if old is None:
         return "added"
     return "deleted" if new is None else "changed"
-
-
-async def _tree(git: Git, commit: str | None) -> State:
-    """The files of a commit; an empty state without a commit."""
-    if commit is None:
-        return State((await git("hash-object", "-t", "tree", "/dev/null")).strip())
-    return State((await git("rev-parse", f"{commit}^{{tree}}")).strip())

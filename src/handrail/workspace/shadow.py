@@ -18,8 +18,9 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -334,12 +335,30 @@ class Shadow:
         return Git(self.root, self.marker, places)
 
 
+@contextmanager
+def shadow_for_a_time(
+    root: Path,
+    repository: Repository,
+    marker: str,
+    ignored: Sequence[Path] = (),
+    objects: Path | None = None,
+) -> Generator[Shadow]:
+    """A shadow of a folder, in a temporary folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="handrail-"))
+    try:
+        shadow = Shadow(folder / "git", root, marker, objects=objects)
+        shadow.make(repository, ignored)
+        yield shadow
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def skipped(root: Path, entries: Iterable[Listed]) -> list[tuple[str, Entry]]:
     """The entries of files that are not there, and of which git is told so (skip-worktree)."""
     return [
-        (one.path, Entry(one.mode, one.blob))
-        for one in entries
-        if one.flag.upper() == "S" and not os.path.lexists(root / one.path)
+        (entry.path, Entry(entry.mode, entry.blob))
+        for entry in entries
+        if entry.flag.upper() == "S" and not os.path.lexists(root / entry.path)
     ]
 
 

@@ -20,29 +20,37 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from handrail.errors import CommandFailed, DefinitionError
-from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import Claim, LaunchClaims, Resource
+from handrail.sandbox.repository import OwnBranch
 from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
-from handrail.workspace.git import Repository, head_of, index_entries, printable
+from handrail.workspace.git import (
+    Repository,
+    head_of,
+    index_entries,
+    known_to_git,
+    printable,
+    repository_of,
+)
 from handrail.workspace.landing import Landing, Refused
 from handrail.workspace.nested import Nested, blocked, move, nested_in
-from handrail.workspace.places import Places, prune
+from handrail.workspace.places import Places, places_of, prune
 from handrail.workspace.sandboxed import forget_quarantine, own_branch, take_in
-from handrail.workspace.shadow import Entry, Shadow, State, skipped
+from handrail.workspace.shadow import Entry, Shadow, State, shadow_for_a_time, skipped
 from handrail.workspace.tree_lock import list_locked, tree_locked
 
 FILES = "files"
@@ -75,25 +83,129 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Worktree:
-    """A worktree (``here``) of the working tree ``main``; ``who`` works in it."""
+class Site:
+    """Where a step has its worktree, if it has one: beside the working tree ``main``.
+
+    ``who`` works in it: an agent, or the steps of a body (``of_steps``).
+    """
 
     main: Repository
-    here: Repository
     places: Places
     marker: str
-    base: str
     who: str
-    of_steps: bool = False
+    of_steps: bool
 
-    def options(self, options: AgentOptions) -> AgentOptions:
-        """The options, with folders of the main working tree mapped to those of the worktree."""
-        tree = OwnTree(str(self.here.root), str(self.main.root))
-        return options_in_tree(tree, options, Path(options.cwd or Path.cwd()))
+    async def find(self, base: str = "") -> Worktree | None:
+        """The worktree if its folder is there, known to git (again); else None.
+
+        git knows a worktree by a folder of its own in the repository, so one whose ``.git`` file is
+        gone is found, and gets it back. Where git has forgotten it, ``base`` is the commit that it
+        began at. What a launch in a sandbox committed there is taken in first.
+        """
+        folder = self.places.worktree
+        if not folder.is_dir() or folder.is_symlink():
+            return None
+        own = known_to_git(self.main.common, folder)
+        if own is None:
+            if not base:
+                return None
+            own = await self._make_known(base)
+        if not (folder / ".git").exists() and not (folder / ".git").is_symlink():
+            (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(own) + b"\n")
+        found = self._worktree(own, base)
+        await take_in(found.own_branch, self.marker)
+        return found
+
+    async def begin(self, earlier: Worktree | None, base: str | None = None) -> Worktree:
+        """A new worktree, on its own new branch from commit ``base`` (default: HEAD).
+
+        What was done in an earlier one is kept elsewhere. The new one's files are those of the
+        commit, byte by byte: no filter and no line ending is applied.
+
+        Raises:
+            DefinitionError: there is no such commit. CommandFailed: git cannot make the worktree.
+            WorktreeConflict: what was done in the earlier one can be kept nowhere else.
+        """
+        if earlier is not None:
+            await earlier.set_aside()
+        await self.remove()
+        commit = await self.main.git(self.marker).commit(base or "HEAD")
+        if not commit:
+            asked = f"base={base!r}" if base else "a worktree"
+            raise DefinitionError(
+                f"step {self.places.path!r}: {asked} needs a commit to begin with, and the "
+                f"repository {self.main.root} has "
+                f"{'no such one' if base else 'none. Commit something there first'}."
+            )
+        self.places.make()
+        self.places.worktree.parent.mkdir(parents=True, exist_ok=True)
+        made = self._worktree(await self._add(commit), commit)
+        with shadow_for_a_time(made.here.root, self.main, self.marker) as shadow:
+            await shadow.git(made.here.own / "index")("read-tree", "--reset", "-u", commit)
+        return made
+
+    async def remove(self) -> None:
+        """Remove the worktree and its branch, if they are there; a failure fails no step."""
+        git, folder = self.main.git(self.marker), self.places.worktree
+        async with list_locked(self.main):
+            if folder.exists():
+                await git.run_unchecked("worktree", "remove", "--force", "--force", str(folder))
+                await anyio.to_thread.run_sync(shutil.rmtree, folder, True)  # noqa: FBT003
+            await git.run_unchecked("worktree", "prune")
+            await git.run_unchecked("branch", "--quiet", "-D", self.places.branch)
+        forget_quarantine(folder)
+        prune(folder.parent, self.places.base)
+        self.places.forget()
+
+    def _worktree(self, own: Path, base: str) -> Worktree:
+        here = replace(self.main, root=self.places.worktree.resolve(), own=own)
+        return Worktree(self.main, self.places, self.marker, self.who, self.of_steps, here, base)
+
+    async def _make_known(self, base: str) -> Path:
+        """Have git know a folder again that was a worktree; its files stay as they are."""
+        folder = self.places.worktree
+        aside = folder.with_name(f"{folder.name}.again")
+        folder.rename(aside)
+        try:
+            own = await self._add(base, keep=True)
+            (folder / ".git").unlink()
+        finally:
+            if folder.is_dir():
+                folder.rmdir()
+            aside.rename(folder)
+        return own
+
+    async def _add(self, base: str, *, keep: bool = False) -> Path:
+        """Have git make the worktree without files, on its branch; the folder by which git knows
+        it.
+        """
+        git, folder, branch = self.main.git(self.marker), self.places.worktree, self.places.branch
+        is_there = keep and await git.commit(f"refs/heads/{branch}")
+        on = [str(folder), branch] if is_there else ["-B", branch, str(folder), base]
+        async with list_locked(self.main):
+            await git.run_unchecked("worktree", "prune")
+            await git("worktree", "add", "--quiet", "--no-checkout", "--force", *on)
+        own = known_to_git(self.main.common, folder)
+        assert own is not None  # git has just made it
+        return own
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree(Site):
+    """A worktree (``here``), which began at commit ``base``."""
+
+    here: Repository
+    base: str
+
+    @property
+    def own_branch(self) -> OwnBranch:
+        """Where launches in it may commit."""
+        here = self.here
+        return own_branch(here.root, here.own, here.common, self.places.branch)
 
     async def is_untouched(self) -> bool:
         """True if nothing was done in the worktree."""
-        async with self._shadow() as shadow:
+        with self._shadow() as shadow:
             done = await self._read(shadow)
             if done.nested != Nested() or done.head != self.base or done.unmerged:
                 return False
@@ -102,7 +214,7 @@ class Worktree:
 
     async def uncommitted(self) -> int:
         """How many files and repositories in it are not committed."""
-        async with self._shadow() as shadow:
+        with self._shadow() as shadow:
             done = await self._read(shadow)
             changes = await shadow.changes(await self._tree(done.head or self.base), done.state)
             return len(changes) + len(done.nested.carried) + len(done.nested.stuck)
@@ -116,7 +228,7 @@ class Worktree:
             WorktreeConflict: it cannot come home; the main working tree is unchanged, and the
                 worktree kept. ClaimLost: others took the claim of the files; likewise.
         """
-        async with self._shadow() as shadow:
+        with self._shadow() as shadow:
             done = await self._read(shadow)
             await self._check(done, done.nested.carried)
             try:
@@ -129,36 +241,29 @@ class Worktree:
                 raise self.conflict(error.reason, error.files) from None
         for path in done.nested.carried:
             await anyio.to_thread.run_sync(move, self.here.root / path, self.main.root / path)
-        if self.of_steps:
-            return  # removed by a step of its own
-        await self.remove()
+        if not self.of_steps:  # theirs is removed by a step of its own
+            await self.remove()
 
-    async def remove(self) -> None:
-        """Remove the worktree and its branch; a failure to do so does not fail the step."""
-        await remove_worktree(self.main, self.places, self.marker)
-        self.places.forget()
-
-    async def set_aside(self, *, as_patch: bool) -> None:
-        """Keep what an earlier attempt did: as a patch, or on a branch; and its repositories.
+    async def set_aside(self) -> None:
+        """Keep what an agent did as a patch, what steps did on a branch; and its repositories.
 
         Raises:
             WorktreeConflict: it cannot be kept elsewhere.
         """
-        async with self._shadow() as shadow:
+        with self._shadow() as shadow:
             done = await self._read(shadow)
             if done.nested.stuck:
                 raise self._kept(f"{', '.join(done.nested.stuck)}: has work of its own")
             aside = self.places.quarantine()
             behind = await self._is_behind(done)
-            if as_patch or behind:
+            if behind or not self.of_steps:
                 patch = await shadow.patch(await self._tree(self.base), done.state)
                 if patch:
                     aside.parent.mkdir(parents=True, exist_ok=True)
                     aside.write_bytes(patch)
             else:
                 last = await self._commit(shadow, done, f"Left by {self.who}")
-                words = ("merge-base", "--is-ancestor", last, "HEAD")
-                behind = (await self.main.git(self.marker).run_unchecked(*words))[0] != 0
+                behind = not await self.main.git(self.marker).is_within(last, "HEAD")
             if behind:
                 first = earlier = f"{self.places.branch}-earlier"
                 number = 1
@@ -181,16 +286,10 @@ class Worktree:
 
     # -- reading --------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _shadow(self) -> AsyncGenerator[Shadow]:
+    def _shadow(self) -> AbstractContextManager[Shadow]:
         """A shadow of the worktree whose objects are the repository's, for a time."""
-        folder = Path(tempfile.mkdtemp(prefix="handrail-"))
-        try:
-            shadow = Shadow(folder / "git", self.here.root, self.marker, objects=self.main.objects)
-            shadow.make(self.main, [self.places.base, self.places.safe])
-            yield shadow
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        ours, objects = (self.places.base, self.places.safe), self.main.objects
+        return shadow_for_a_time(self.here.root, self.main, self.marker, ours, objects)
 
     async def _read(self, shadow: Shadow) -> Done:
         git = self.here.git(self.marker)
@@ -200,8 +299,14 @@ class Worktree:
         except CommandFailed:  # an index that git cannot read: the files and HEAD say all
             entries = []
         state = await shadow.state(head or self.base, entries)
-        links = {one.path: Entry(one.mode, one.blob) for one in entries if one.mode == _REPOSITORY}
-        tracked = {one.path for one in entries} - (links.keys() - await self._links_before(links))
+        links = {
+            entry.path: Entry(entry.mode, entry.blob)
+            for entry in entries
+            if entry.mode == _REPOSITORY
+        }
+        tracked = {entry.path for entry in entries} - (
+            links.keys() - await self._links_before(links)
+        )
         nested = await nested_in(self.here, await shadow.ignored(), tracked, self.marker)
         absent = skipped(self.here.root, entries)
         if (self.main.common / "lfs").is_dir():
@@ -209,7 +314,7 @@ class Worktree:
             absent += [(c.path, c.before) for c in since if c.before and await shadow.is_smudged(c)]
         moved = [(path, links.get(path)) for path in nested.carried]
         state = State((await shadow.with_entries(state, [*absent, *moved])).tree)
-        unmerged = dict.fromkeys(one.path for one in entries if one.stage != "0")
+        unmerged = dict.fromkeys(entry.path for entry in entries if entry.stage != "0")
         return Done(state, head, nested, tuple(unmerged))
 
     async def _links_before(self, links: Iterable[str]) -> set[str]:
@@ -222,26 +327,22 @@ class Worktree:
         return {path for fields, _, path in found if fields.startswith(_REPOSITORY)}
 
     async def _tree(self, commit: str) -> State:
-        words = ("rev-parse", f"{commit}^{{tree}}")
-        return State((await self.main.git(self.marker)(*words)).strip())
+        return State(await self.main.git(self.marker).tree(commit))
 
     async def _changes(self, shadow: Shadow, done: Done) -> list[str]:
         found = await shadow.changes(await self._tree(self.base), done.state)
         return [change.path for change in found]
 
     async def _tip(self, branch: str = "") -> str | None:
-        name = f"refs/heads/{branch or self.places.branch}^{{commit}}"
-        words = ("rev-parse", "--quiet", "--verify", name)
-        _, tip, _ = await self.main.git(self.marker).run_unchecked(*words)
-        return tip.strip() or None
+        name = f"refs/heads/{branch or self.places.branch}"
+        return await self.main.git(self.marker).commit(name) or None
 
     async def _is_behind(self, done: Done) -> bool:
         """True if the branch has commits that HEAD of the worktree lacks."""
         tip = await self._tip()
         if tip is None or tip in {self.base, done.head}:
             return False
-        words = ("merge-base", "--is-ancestor", tip, done.head or self.base)
-        return (await self.main.git(self.marker).run_unchecked(*words))[0] != 0
+        return not await self.main.git(self.marker).is_within(tip, done.head or self.base)
 
     async def _stashed(self) -> str:
         """The last stash on the branch since the worktree was made, or ""."""
@@ -260,10 +361,10 @@ class Worktree:
         Raises:
             DefinitionError: it is not there any more.
         """
-        here = await find_worktree(self.main, self.places, self.marker, self.base)
-        if here is None:
+        found = await self.find(self.base)
+        if found is None:
             raise worktree_gone(self.who, self.here.root, self.places)
-        return replace(self, here=here)
+        return found
 
     async def _check(self, done: Done, carried: Sequence[str]) -> None:
         """Refuse, before anything is done, what cannot come home."""
@@ -372,12 +473,79 @@ class Worktree:
             raise gone
 
 
-def options_in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
-    """The options with ``folder`` as ``cwd``, all their folders mapped into the own tree."""
-    cwd = tree.inside(str(folder))
-    Path(cwd).mkdir(parents=True, exist_ok=True)
-    more = options.add_dirs and tuple(map(tree.inside, options.add_dirs))
-    return AgentOptions(cwd=cwd, add_dirs=more).over(options)
+# -- the worktree of a body of steps: each of its git operations is a step, repeatable -------------
+
+OfTree = Callable[[Callable[..., Any], OwnTree], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTrees:
+    """git's work for one step's worktree; ``owner`` is the step's path, with its attempt."""
+
+    run_id: str
+    owner: str
+    marker: str
+
+    async def make(self, folder: Path, base: str | None) -> OwnTree:
+        """A new worktree of the repository that a folder is in.
+
+        Commits the work in an earlier worktree of this step, and keeps it on a branch.
+
+        Raises:
+            DefinitionError: there is no repository, or no such commit. CommandFailed: git failed.
+        """
+        site = await self._site(folder)
+        if site is None:
+            raise DefinitionError(
+                f"step {self.owner!r}: .worktree() needs a git repository, and {folder} is in "
+                f"none. Make it one (git init)."
+            )
+        earlier = await site.find(await head_of(site.main.git(self.marker)) or "")
+        made = await site.begin(earlier, base)
+        return OwnTree(str(made.here.root), str(site.main.root), site.places.branch, made.base)
+
+    async def merge(
+        self, tree: OwnTree, how: str | Callable[..., Any], claims: LaunchClaims, call: OfTree
+    ) -> None:
+        """Merge the worktree's commits into the main working tree, once its files are free.
+
+        ``how``: "ff" puts them on top of HEAD, "merge" adds a merge commit; ``call`` runs a user's
+        function.
+
+        Raises:
+            WorktreeConflict: they conflict; nothing was changed, and the worktree is kept.
+            ClaimLost: others took the claim of the files and HEAD; likewise.
+        """
+        own = await self._found(tree)
+        await own.merge(how if isinstance(how, str) else partial(call, how, tree), claims)
+
+    async def remove(self, tree: OwnTree) -> None:
+        """Remove the worktree and its branch; does not raise if git cannot."""
+        if (site := await self._site(Path(tree.root))) is not None:
+            await site.remove()
+
+    async def leave(self, tree: OwnTree) -> bool:
+        """Remove the worktree if it has no changes and no new commits; True if it did."""
+        own = await self._found(tree)
+        is_untouched = await own.is_untouched()
+        if is_untouched:
+            await own.remove()
+        return is_untouched
+
+    async def _site(self, folder: Path) -> Site | None:
+        main = await repository_of(folder, self.marker)
+        if main is None:
+            return None
+        places, who = places_of(main.root, self.run_id, self.owner), f"step {self.owner}"
+        return Site(main, places, self.marker, who, of_steps=True)
+
+    async def _found(self, tree: OwnTree) -> Worktree:
+        site = await self._site(Path(tree.root))
+        found = None if site is None else await site.find(tree.base)
+        if found is None:
+            places = places_of(Path(tree.root), self.run_id, self.owner)
+            raise worktree_gone(f"step {self.owner!r}", Path(tree.folder), places)
+        return found
 
 
 def worktree_gone(who: str, folder: Path, places: Places) -> DefinitionError:
@@ -390,70 +558,6 @@ def worktree_gone(who: str, folder: Path, places: Places) -> DefinitionError:
     )
 
 
-async def find_worktree(
-    main: Repository, places: Places, marker: str, base: str = ""
-) -> Repository | None:
-    """The step's worktree if its folder is there, known to git (again); else None.
-
-    git knows a worktree by a folder of its own in the repository, so one whose ``.git`` file is
-    gone is found, and gets it back. Where git has forgotten it, ``base`` is the commit that it
-    began at. What a launch in a sandbox committed there is taken in first.
-    """
-    folder = places.worktree
-    if not folder.is_dir() or folder.is_symlink():
-        return None
-    own = known_to_git(main, folder)
-    if own is None:
-        if not base:
-            return None
-        own = await _make_known(main, places, marker, base)
-    if not (folder / ".git").exists() and not (folder / ".git").is_symlink():
-        (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(own) + b"\n")
-    here = replace(main, root=folder.resolve(), own=own)
-    await take_in(own_branch(here.root, own, here.common, places.branch), marker)
-    return here
-
-
-def known_to_git(main: Repository, folder: Path) -> Path | None:
-    """The folder by which git knows a worktree, or None."""
-    told = {os.fsencode(one / ".git") for one in (folder, folder.resolve())}
-    for file in sorted((main.common / "worktrees").glob("*/gitdir")):
-        if file.read_bytes().strip() in told:
-            return file.parent
-    return None
-
-
-async def _make_known(main: Repository, places: Places, marker: str, base: str) -> Path:
-    """Have git know a folder again that was a worktree; its files stay as they are."""
-    aside = places.worktree.with_name(f"{places.worktree.name}.again")
-    places.worktree.rename(aside)
-    try:
-        own = await _add(main, places, marker, base, keep=True)
-        (places.worktree / ".git").unlink()
-    finally:
-        if places.worktree.is_dir():
-            places.worktree.rmdir()
-        aside.rename(places.worktree)
-    return own
-
-
-async def _add(
-    main: Repository, places: Places, marker: str, base: str, *, keep: bool = False
-) -> Path:
-    """Have git make the worktree without files, on its branch; the folder by which git knows it."""
-    git = main.git(marker)
-    branch = places.branch
-    has = ("rev-parse", "--quiet", "--verify", f"refs/heads/{branch}^{{commit}}")
-    known = keep and (await git.run_unchecked(*has))[0] == 0
-    on = [str(places.worktree), branch] if known else ["-B", branch, str(places.worktree), base]
-    async with list_locked(main):
-        await git.run_unchecked("worktree", "prune")
-        await git("worktree", "add", "--quiet", "--no-checkout", "--force", *on)
-    own = known_to_git(main, places.worktree)
-    assert own is not None  # git has just made it
-    return own
-
-
 def _leads_away(here: Repository) -> bool:
     """True if the worktree's ``.git`` is not the file that leads to its own git directory."""
     file = here.root / ".git"
@@ -462,52 +566,3 @@ def _leads_away(here: Repository) -> bool:
     if file.is_symlink() or not file.is_file():
         return True
     return file.read_bytes().strip() != b"gitdir: " + os.fsencode(here.own)
-
-
-async def make_worktree(
-    main: Repository, places: Places, marker: str, base: str | None = None
-) -> tuple[Repository, str]:
-    """A new worktree, on its own new branch from commit ``base`` (default: HEAD); and that commit.
-
-    Its files are those of the commit, byte by byte: no filter and no line ending is applied.
-
-    Raises:
-        DefinitionError: there is no such commit. CommandFailed: git cannot make the worktree.
-    """
-    git = main.git(marker)
-    asked = f"base={base!r}" if base else "a worktree"
-    code, commit, _ = await git.run_unchecked(
-        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{base or 'HEAD'}^{{commit}}"
-    )
-    if code:
-        raise DefinitionError(
-            f"step {places.path!r}: {asked} needs a commit to begin with, and the repository "
-            f"{main.root} has {'no such one' if base else 'none. Commit something there first'}."
-        )
-    places.make()
-    places.worktree.parent.mkdir(parents=True, exist_ok=True)
-    own = await _add(main, places, marker, commit.strip())
-    here = replace(main, root=places.worktree.resolve(), own=own)
-    folder = Path(tempfile.mkdtemp(prefix="handrail-"))
-    try:
-        shadow = Shadow(folder / "git", here.root, marker)
-        shadow.make(main)
-        await shadow.git(own / "index")("read-tree", "--reset", "-u", commit.strip())
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return here, commit.strip()
-
-
-async def remove_worktree(main: Repository, places: Places, marker: str) -> None:
-    """Remove the worktree and its branch, if they are there."""
-    git = main.git(marker)
-    async with list_locked(main):
-        if places.worktree.exists():
-            await git.run_unchecked(
-                "worktree", "remove", "--force", "--force", str(places.worktree)
-            )
-            await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
-        await git.run_unchecked("worktree", "prune")
-        await git.run_unchecked("branch", "--quiet", "-D", places.branch)
-    forget_quarantine(places.worktree)
-    prune(places.worktree.parent, places.base)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
 from handrail.agents.acp.agents import only_tools, profile_of
 from handrail.agents.acp.dialogue import AcpDialogue
-from handrail.agents.transport.cli import (
-    added_folders,
-    child_environment,
-    probe_program,
-    where_is,
-    working_folder,
-)
+from handrail.agents.transport.cli import AnyProgram, added_folders, working_folder
 from handrail.agents.transport.programs import (
     LoggedIn,
     Program,
@@ -22,14 +17,10 @@ from handrail.agents.transport.programs import (
     opencode_logged_in,
 )
 from handrail.agents.transport.rpc import Messages, own_version
-from handrail.agents.transport.turn import run_turn
 from handrail.errors import DefinitionError
-from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions, names_only
 from handrail.model.sandbox import LAUNCH_OPTIONS
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
-
-_GRACE_S = 1.5
-"""How long an agent may take to exit once its stdin ends: most need 0.1 s, codex-acp never does."""
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 ACP = Capabilities(
     options=frozenset(
@@ -53,12 +44,8 @@ def _argv(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def _names_only(env: Mapping[str, str]) -> str:
-    return repr(sorted(env))  # the values may be secrets
-
-
 @attrs.frozen
-class AcpBackend:
+class AcpBackend(AnyProgram):
     """A program that speaks ACP on its stdin and stdout, one process a turn.
 
     ``name`` is its name for people. If it contains the name of an agent with a known profile (or
@@ -74,58 +61,22 @@ class AcpBackend:
     options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
     model_flag: str | None = attrs.field(default=None, kw_only=True)
     can_do: Capabilities = attrs.field(default=ACP, kw_only=True)
-    env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=_names_only)
+    env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=names_only)
     install: str = attrs.field(default="", kw_only=True)
     login: str = attrs.field(default="", kw_only=True)
     logged_in: LoggedIn = attrs.field(default=lambda _: None, kw_only=True, repr=False)
+    grace_s: ClassVar[float] = 1.5
+    """Most need 0.1 s to exit once their stdin ends, codex-acp never does."""
 
     @property
     def capabilities(self) -> Capabilities:
         """Its abilities; no schemas, system prompts, limits of turns or cost, or reset times."""
         return self.can_do
 
-    async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The agent's last message, once the agent ended its turn.
-
-        Raises:
-            AgentError: it did not, or it failed; the error has the reason and its kind.
-        """
-        options = turn.options.over(self.options)
-        return await run_turn(
-            turn,
-            self._command(options),
-            Messages(self._dialogue(turn, options)),
-            Program(self.name, self.install),
-            env=child_environment(options, self.name, add=self._environment(options)),
-            options=options,
-            grace_s=_GRACE_S,
-        )
-
-    @property
-    def executable(self) -> str:
-        """The program."""
-        return self.argv[0]
-
-    def where(self, options: AgentOptions) -> str | None:
-        """The path of the program with these options' environment; None if it is not there."""
-        return where_is(self.executable, child_environment(options, self.name, add=self.env))
-
-    async def probe(self) -> Probe:
-        """Whether the program is installed, its version, and whether it has a login."""
-        install = self.install or f"see the documentation of {self.name}"
-        program = Program(self.name, install, self.login, self.logged_in)
-        env = child_environment(self.options, self.name, add=self.env)
-        return await probe_program(program, self.executable, env)
-
-    def _environment(self, options: AgentOptions) -> Mapping[str, str]:
-        is_limited = options.permission in ("read_only", "workspace")
-        asking = profile_of(self.name).asking if is_limited else {}
-        if options.tools is not None:
-            asking = only_tools(asking, options.tools)
-        return {**self.env, **asking}
-
-    def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
-        return AcpDialogue(
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
+        """The agent's last message."""
+        options = turn.options
+        dialogue = AcpDialogue(
             turn,
             options,
             cwd=working_folder(options),
@@ -134,6 +85,24 @@ class AcpBackend:
             sets_model=self.model_flag is None,
             client_version=own_version(),
         )
+        return await self._run(turn, self._command(options), Messages(dialogue))
+
+    @property
+    def executable(self) -> str:
+        """The program."""
+        return self.argv[0]
+
+    @property
+    def program(self) -> Program:
+        """What is known of the program."""
+        return Program(self.name, self.install, self.login, self.logged_in)
+
+    def _variables(self, options: AgentOptions) -> Mapping[str, str]:
+        is_limited = options.permission in ("read_only", "workspace")
+        asking = profile_of(self.name).asking if is_limited else {}
+        if options.tools is not None:
+            asking = only_tools(asking, options.tools)
+        return {**self.env, **asking}
 
     def _command(self, options: AgentOptions) -> list[str]:
         model = options.model

@@ -21,12 +21,7 @@ from handrail.agents.transport.turn_state import TurnState
 from handrail.errors import AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
-from handrail.model.events import (
-    AgentMessage,
-    AgentReasoning,
-    AgentToolCompleted,
-    AgentToolStarted,
-)
+from handrail.model.events import AgentMessage, AgentReasoning, AgentToolCompleted, AgentToolStarted
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn
@@ -179,7 +174,7 @@ class ApiTurn(TurnState):
             replaced = agent.override(instructions=said)
         servers = _toolsets(options.mcp_servers or {}, self.error)
         if options.tools is not None:
-            servers = [one.filtered(self._is_listed) for one in (*agent.toolsets, *servers)]
+            servers = [toolset.filtered(self._is_listed) for toolset in (*agent.toolsets, *servers)]
             listed: Any = agent.override(toolsets=servers, tools=())
             servers = []
         else:

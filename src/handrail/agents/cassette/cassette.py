@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,18 +25,14 @@ from handrail.workspace.errors import RECORD_AGAIN
 from handrail.workspace.patch import WorkingTree, working_tree
 from handrail.workspace.places import folder_of
 
-Complete: TypeAlias = Callable[[AgentTurn, AgentBackend, Mask], Awaitable[AgentReply]]
-
 
 class RecordingBackend:
-    """Passes turns to ``complete``, and everything else to the backend."""
+    """Passes turns to a cassette, and everything else to the backend."""
 
-    def __init__(
-        self, complete: Complete, backend: AgentBackend, folder: Path, secrets: Secrets
-    ) -> None:
-        self.own_folders = (folder,)
+    def __init__(self, cassette: Cassette, backend: AgentBackend, secrets: Secrets) -> None:
+        self.own_folders = (cassette.folder,)
         """The folder of its recordings: changes there are not an agent's."""
-        self._complete = complete
+        self._cassette = cassette
         self._backend = backend
         self._secrets = secrets
 
@@ -59,7 +56,8 @@ class RecordingBackend:
         """The reply, recorded or replayed; see ``Cassette``."""
         own: AgentOptions = getattr(self._backend, "options", NO_OPTIONS)
         around = {**os.environ, **_variables(turn.options.over(own))}
-        return await self._complete(turn, self._backend, Mask(secret_values(self._secrets, around)))
+        mask = Mask(secret_values(self._secrets, around))
+        return await self._cassette.complete(turn, self._backend, mask)
 
 
 def _variables(options: AgentOptions) -> dict[str, str]:
@@ -110,14 +108,13 @@ class Cassette:
     def __repr__(self) -> str:
         return f"<Cassette {str(self.folder)!r}, {self.mode}>"
 
-    def wrap(self, backend: AgentBackend) -> AgentBackend:
-        """A backend that records this one, or replays its recordings."""
-        return RecordingBackend(self.complete, backend, self.folder, self._secrets or Secrets())
+    def wrap(self, backend: AgentBackend, secrets: Secrets | None = None) -> AgentBackend:
+        """A backend that records this one, or replays its recordings.
 
-    def wrapper(self, secrets: Secrets) -> Callable[[AgentBackend], AgentBackend]:
-        """``wrap``, with these secrets unless the cassette has its own."""
-        chosen = self._secrets or secrets
-        return lambda backend: RecordingBackend(self.complete, backend, self.folder, chosen)
+        ``secrets`` are those to mask if the cassette has none of its own.
+        """
+        chosen = self._secrets or secrets or Secrets()
+        return RecordingBackend(self, backend, chosen)
 
     def recordings(self) -> tuple[Path, ...]:
         """The files of all recordings."""
@@ -183,13 +180,11 @@ class Cassette:
     ) -> AgentReply:
         patch = b""
         change: dict[str, Json] = {"none": tree.why_not}
-        watched = tree.watched([self.folder])
-        if watched is None:
-            ended, notices = await _run_backend(turn, backend)
-        else:
-            with watched:
+        with tree.watched([self.folder]) as watched:
+            if watched is not None:
                 await watched.begin()
-                ended, notices = await _run_backend(turn, backend)
+            ended, notices = await _run_backend(turn, backend)
+            if watched is not None:
                 patch, change = await watched.change(texts.mask)
         if patch:
             change = {"patch": self._file(turn, number).with_suffix(".patch").name, **change}
@@ -234,7 +229,8 @@ class Cassette:
         prompt = texts.to_file(turn.prompt)
         if data["prompt"] != prompt:
             raise self._mismatch(turn, number, prompt)
-        recording = _recording(file, texts.from_file(data), turn.path)
+        with _readable(file):
+            recording = recording_of(texts.from_file(data), turn.path)
         if "patch" in recording.change:
             await tree.apply(file.with_name(str(recording.change["patch"])), [self.folder])
         for notice in recording.notices:
@@ -312,21 +308,17 @@ def _split_number(file: Path) -> tuple[str, int]:
 
 
 def _data(file: Path) -> dict[str, Any]:
-    try:
+    with _readable(file):
         return data_of(file.read_text("utf-8"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(file, error) from None
 
 
-def _recording(file: Path, data: dict[str, Any], path: str) -> Recording:
+@contextmanager
+def _readable(file: Path) -> Generator[None]:
     try:
-        return recording_of(data, path)
+        yield
     except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(file, error) from None
-
-
-def _unreadable(file: Path, error: Exception) -> DefinitionError:
-    return DefinitionError(f"{file} cannot be read as a recording of an agent: {error!r}")
+        why = f"{file} cannot be read as a recording of an agent: {error!r}"
+        raise DefinitionError(why) from None
 
 
 _SHOWN = 20

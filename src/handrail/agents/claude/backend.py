@@ -12,13 +12,7 @@ from typing import Any, ClassVar
 import attrs
 
 from handrail.agents.claude.protocol import ClaudeTurn
-from handrail.agents.transport.cli import (
-    Lines,
-    ProgramBackend,
-    WriteFile,
-    non_blank,
-    private_files,
-)
+from handrail.agents.transport.cli import Lines, ProgramBackend, WriteFile, non_blank, private_files
 from handrail.agents.transport.programs import CLAUDE
 from handrail.agents.transport.turn import patience_of
 from handrail.errors import DefinitionError
@@ -212,7 +206,6 @@ class ClaudeBackend(ProgramBackend):
     program = CLAUDE
     dropped = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
     """Claude sets these for its children; a claude that sees them takes itself for a child."""
-    variables: ClassVar[Mapping[str, str]] = {"DISABLE_AUTOUPDATER": "1"}
     capabilities: ClassVar[Capabilities] = Capabilities(
         options=frozenset(OPTION_NAMES) - {"temperature", "max_tokens"},
         permissions=frozenset(PERMISSIONS),
@@ -226,16 +219,14 @@ class ClaudeBackend(ProgramBackend):
         reset_times=True,
     )
 
-    async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """Claude's answer; if the turn asks for it, the session is compacted first.
-
-        Raises:
-            AgentError: there is no answer; the error has its kind.
-        """
-        options = turn.options.over(self.options)
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
+        """Claude's answer; if the turn asks for it, the session is compacted first."""
         if not turn.compact or turn.session is None:
-            return await self._ask(turn, options)
-        before = await self._compact(turn, options)
+            return await self._ask(turn)
+        bounds = AgentOptions(start_timeout_s=turn.options.idle_timeout_s)  # it begins silently
+        options, emit = bounds.over(turn.options), _without_last_word(turn.emit)
+        asked = replace(turn, prompt="/compact", schema=None, emit=emit, options=options)
+        before = await self._ask(asked)
         after = replace(
             turn,
             session=before.session or turn.session,
@@ -244,17 +235,15 @@ class ClaudeBackend(ProgramBackend):
             session_usage=before.session_usage,
             emit=_after_compaction(turn.emit, before),
         )
-        reply = await self._ask(after, options)
+        reply = await self._ask(after)
         return replace(reply, usage=add_usage(before.usage, reply.usage))
 
-    async def _compact(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
-        """The reply to ``/compact``; its ``AgentFinished`` is emitted only if it failed."""
-        asked = replace(turn, prompt="/compact", schema=None, emit=_without_last_word(turn.emit))
-        bounds = AgentOptions(start_timeout_s=options.idle_timeout_s)  # compacting begins silently
-        return await self._ask(asked, bounds.over(options))
+    def _variables(self, options: AgentOptions) -> Mapping[str, str]:
+        is_root = os.geteuid() == 0
+        return claude_variables(options, max_retries=self.max_retries, is_root=is_root)
 
-    async def _ask(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
-        is_new = turn.session is None or turn.fork
+    async def _ask(self, turn: AgentTurn) -> AgentReply:
+        is_new, options = turn.session is None or turn.fork, turn.options
         with private_files("claude", turn.boundary) as write_file:
             argv = claude_argv(
                 self.executable,
@@ -263,16 +252,9 @@ class ClaudeBackend(ProgramBackend):
                 new_session=str(uuid.uuid4()) if is_new else None,
                 write_file=write_file,
             )
-            variables = claude_variables(
-                options, max_retries=self.max_retries, is_root=os.geteuid() == 0
-            )
-            return await self._run(
-                turn,
-                argv,
-                Lines(ClaudeTurn(turn), non_blank(turn.prompt)),
-                variables=variables,
-                patience=replace(patience_of(options), alone_s=_ALONE_S),
-            )
+            lines = Lines(ClaudeTurn(turn), non_blank(turn.prompt))
+            patience = replace(patience_of(options), alone_s=_ALONE_S)
+            return await self._run(turn, argv, lines, patience=patience)
 
 
 def _without_last_word(emit: Callable[[Notice], None]) -> Callable[[Notice], None]:

@@ -48,13 +48,7 @@ from handrail.agents.transport.programs import CLAUDE
 from handrail.agents.transport.turn_state import EventReader, TurnState
 from handrail.errors import AgentErrorKind
 from handrail.model.dataclass import dataclass
-from handrail.model.events import (
-    AgentCompaction,
-    AgentMessage,
-    AgentReasoning,
-    AgentRetry,
-    Notice,
-)
+from handrail.model.events import AgentCompaction, AgentMessage, AgentReasoning, AgentRetry, Notice
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn
@@ -101,9 +95,8 @@ class ClaudeMessages:
         """The notices of a message, or of a block of one."""
         message = object_in(event, "message")
         is_main = not text_in(event, "parent_tool_use_id")
-        is_new = text_in(message, "id") not in self._input
-        if usage := object_in(message, "usage"):
-            self._input.take(text_in(message, "id"), usage)
+        usage = object_in(message, "usage")
+        is_new = bool(usage) and self._input.take(text_in(message, "id"), usage)
         if is_main:
             self.model = self._state.model = text_in(message, "model") or self._state.model
         if said := text_in(message, "content"):
@@ -116,20 +109,15 @@ class ClaudeMessages:
                 yield from self._on_tool_result(block, NOTHING)
             elif kind in self._pieces and not self._repeats(text_in(message, "id"), block):
                 yield from self._on_text(kind, text_in(block, kind), is_main=is_main)
-        if is_main and is_new and usage:
+        if is_main and is_new:
             self._state.calls += 1
             yield from self._state.used(self.known_usage)
 
-    def user(self, event: Object) -> Iterator[Notice]:
-        """The notices of tool results."""
-        results = [
-            block
-            for block in objects_in(object_in(event, "message"), "content")
-            if text_in(block, "type") == "tool_result"
-        ]
-        details = object_in(event, "tool_use_result") if len(results) == 1 else NOTHING
+    def user(self, blocks: Iterable[Object], details: Object) -> Iterator[Notice]:
+        """The notices of tool results; ``details`` are of the only one."""
+        results = [block for block in blocks if text_in(block, "type") == "tool_result"]
         for block in results:
-            yield from self._on_tool_result(block, details)
+            yield from self._on_tool_result(block, details if len(results) == 1 else NOTHING)
 
     def piece(self, event: Object) -> Iterator[Notice]:
         """The notice of a piece of a message, which precedes the whole message."""
@@ -337,7 +325,7 @@ def _sentence(result: Object) -> str:
     if said := text_in(result, "result").strip():
         return said
     errors = (one for one in list_in(result, "errors") if isinstance(one, str))
-    return "; ".join(one for one in errors if not one.startswith(_DIAGNOSTIC))
+    return "; ".join(error for error in errors if not error.startswith(_DIAGNOSTIC))
 
 
 def _sentence_of(message: Object) -> str:
@@ -443,7 +431,8 @@ class ClaudeTurn(EventReader):
         self.end.went_on()
         is_main = not text_in(event, "parent_tool_use_id")
         yield from self._on_session(event)
-        yield from self._compaction_notices(NOTHING)
+        if self._compacting == "done":
+            yield from self._compaction_notices(NOTHING)
         is_error = event.get("is_api_error_message") is True
         is_synthetic = is_error or text_in(object_in(event, "message"), "model") == _SYNTHETIC
         if is_main:
@@ -457,12 +446,14 @@ class ClaudeTurn(EventReader):
             return
         message = object_in(event, "message")
         blocks = objects_in(message, "content")
-        said = [text_in(message, "content"), *(text_in(block, "text") for block in blocks)]
+        said = [text_in(message, "content"), *[text_in(block, "text") for block in blocks]]
         is_interruption = any(text.startswith(_INTERRUPTED) for text in said)
         if not is_interruption:
             self.end.went_on()
-        yield from self._messages.user(event)
-        self._foreground_ended(blocks, object_in(event, "tool_use_result"))
+        details = object_in(event, "tool_use_result")
+        yield from self._messages.user(blocks, details)
+        if self._tasks:
+            self._foreground_ended(blocks, details)
         if is_interruption and not text_in(event, "parent_tool_use_id"):
             self._was_interrupted = True
 

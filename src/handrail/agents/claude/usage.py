@@ -50,6 +50,9 @@ def session_usage(
     return _or_none(_with_cost(tokens or Usage(), number_in(result, "total_cost_usd"), turns))
 
 
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
 class KnownInput:
     """The usage of a turn without a result, as far as its messages tell it: their input. Mutable.
 
@@ -62,26 +65,31 @@ class KnownInput:
         self._known = [0, 0, 0]
         """How many messages tell each of the counts."""
 
-    def __contains__(self, message: str) -> bool:
-        return message in self._of
-
-    def take(self, message: str, usage: Object) -> None:
-        """Count a message's usage, in place of what it told before."""
-        told = _main_model({"usage": usage}) or Usage()
-        counts = (told.input_tokens, told.cached_tokens, told.cache_write_tokens)
-        before = self._of.get(message, (None, None, None))
-        for index, (was, now) in enumerate(zip(before, counts, strict=True)):
+    def take(self, message: str, usage: Object) -> bool:
+        """Count a message's usage, in place of what it told before; True if it told none before."""
+        counts = tuple([count_in(usage, name) for name in _INPUT])
+        before = self._of.get(message)
+        self._of[message] = counts
+        if counts == before:  # each block of a message tells them again
+            return False
+        for index, now in enumerate(counts):
+            was = None if before is None else before[index]
             self._sums[index] += (now or 0) - (was or 0)
             self._known[index] += (now is not None) - (was is not None)
-        self._of[message] = counts
+        return before is None
 
     @property
     def usage(self) -> Usage | None:
         """The sum; None if nothing is known."""
-        sums = zip(self._sums, self._known, strict=True)
-        given, cached, written = (total if known else None for total, known in sums)
-        turns = len(self._of) or None
-        return _or_none(Usage(given, turns=turns, cached_tokens=cached, cache_write_tokens=written))
+        if not self._of:
+            return None
+        (given, written, cached), known = self._sums, self._known
+        return Usage(
+            given + written + cached if any(known) else None,
+            turns=len(self._of),
+            cached_tokens=cached if known[2] else None,
+            cache_write_tokens=written if known[1] else None,
+        )
 
 
 def _cost_since(result: Object, before: Usage | None, *, resumed: bool) -> float | None:

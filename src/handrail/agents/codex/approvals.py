@@ -29,10 +29,7 @@ def permission_answer(request: Request, *, path: str, is_full: bool, tool: str =
     given = allowing(request.params) if is_full else None
     result = denying(request.params) if given is None else given
     permission = AgentPermission(
-        path,
-        tool or name,
-        "denied" if given is None else "allowed",
-        _reason(request.params),
+        path, tool or name, "denied" if given is None else "allowed", _reason(request.params)
     )
     return answer(request, result), permission
 
@@ -94,14 +91,6 @@ _ANSWERS: dict[str, tuple[str, _Given, _Given]] = {
             }
         ),
     ),
-    "execCommandApproval": (
-        "shell",
-        _always({"decision": "approved"}),
-        _DENIED,
-    ),
-    "applyPatchApproval": (
-        "apply_patch",
-        _always({"decision": "approved"}),
-        _DENIED,
-    ),
+    "execCommandApproval": ("shell", _always({"decision": "approved"}), _DENIED),
+    "applyPatchApproval": ("apply_patch", _always({"decision": "approved"}), _DENIED),
 }

@@ -110,28 +110,23 @@ class CodexBackend(ProgramBackend):
     program = CODEX
     capabilities: ClassVar[Capabilities] = replace(CAPABILITIES, compact=True)
 
-    async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last message of the turn, once codex declared the turn completed.
-
-        Raises:
-            AgentError: codex did not; the error has the reason and its kind.
-        """
-        options = turn.options.over(self.options)
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
+        """The last message of the turn."""
         try:
-            dialogue = self._dialogue(turn, options)
+            dialogue = self._dialogue(turn)
         except AgentError as error:
             turn.emit(finished_notice(turn.path, error))
             raise
-        argv = [self.executable, *_ARGUMENTS, *(options.extra_args or ())]
+        argv = [self.executable, *_ARGUMENTS, *(turn.options.extra_args or ())]
         return await self._run(turn, argv, Messages(dialogue))
 
-    def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
+    def _dialogue(self, turn: AgentTurn) -> CodexDialogue:
         """Our side of the turn.
 
         Raises:
             AgentError: codex has no equivalent of an option.
         """
-        options = with_profile(turn.agent, options)
+        options = with_profile(turn.agent, turn.options)
         name, _ = options.profile_and_model
         profile = name and profile_settings(turn.agent, name, child_environment(options, "codex"))
         return CodexDialogue(

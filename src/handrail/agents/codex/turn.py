@@ -17,13 +17,7 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import CODEX
 from handrail.agents.transport.turn_state import TurnState
-from handrail.model.events import (
-    AgentCompaction,
-    AgentMessage,
-    AgentReasoning,
-    AgentRetry,
-    Notice,
-)
+from handrail.model.events import AgentCompaction, AgentMessage, AgentReasoning, AgentRetry, Notice
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentTurn
 

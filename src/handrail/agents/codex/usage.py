@@ -11,11 +11,7 @@ from handrail.model.events import AgentLimit
 from handrail.model.results import Usage
 
 _NOTHING = Usage(
-    input_tokens=0,
-    output_tokens=0,
-    cached_tokens=0,
-    cache_write_tokens=0,
-    reasoning_tokens=0,
+    input_tokens=0, output_tokens=0, cached_tokens=0, cache_write_tokens=0, reasoning_tokens=0
 )
 
 

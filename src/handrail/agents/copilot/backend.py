@@ -54,13 +54,9 @@ class CopilotBackend(ProgramBackend):
         reset_times=True,
     )
 
-    async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last message of the turn, once copilot ended the turn without an error.
-
-        Raises:
-            AgentError: copilot did not; the error has the reason and its kind.
-        """
-        options = turn.options.over(self.options)
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
+        """The last message of the turn."""
+        options = turn.options
         session = turn.session or str(uuid4())
         with _folder(options) as folder:
             if turn.boundary is not None:

@@ -42,14 +42,8 @@ _ROWS = rows(
         r"context_length|max_prompt_tokens|token count of \d{1,9} exceeds|reduce context",
         r"exceeds? the (?:maximum|model's) (?:number of )?(?:prompt )?tokens",
     ),
-    (
-        "spending_cap",
-        r"\bcredits?\b|billing|payment required|spending limit|insufficient_quota",
-    ),
-    (
-        "refusal",
-        r"content_filter|content filter|blocked by content|responsible ai|usage polic",
-    ),
+    ("spending_cap", r"\bcredits?\b|billing|payment required|spending limit|insufficient_quota"),
+    ("refusal", r"content_filter|content filter|blocked by content|responsible ai|usage polic"),
     ("output_limit", r"output token|max_tokens|finish reason: length"),
 )
 BLOCKED = re.compile(

@@ -9,7 +9,7 @@ arrives. Events with an ``agentId`` are a sub-agent's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from handrail.agents.copilot.errors import BLOCKED, Fault, status_in_message
@@ -350,53 +350,56 @@ class CopilotParser(EventReader):
             case _:
                 pass
 
-    def _on_message_event(self, name: str, data: Object) -> Iterator[Notice]:
+    def _on_message_event(self, name: str, data: Object) -> Iterable[Notice]:
         """The notices of the main agent's messages and reasoning."""
         match name:
             case "assistant.turn_start":
                 self._message_stream.begin()
             case "assistant.message":
-                yield from self._message_stream.message(data)
+                return self._message_stream.message(data)
             case "assistant.message_delta":
                 self._message_stream.piece(data)
             case "assistant.reasoning":
-                yield from self._message_stream.thought(data)
+                return self._message_stream.thought(data)
             case "assistant.reasoning_delta":
                 self._message_stream.thought_piece(data)
-            case "assistant.turn_end" | "session.error" | "abort":
-                yield from self._message_stream.rest()
-                if name == "assistant.turn_end":
-                    yield from self.used(self.usage or Usage())
+            case "assistant.turn_end":
+                return (*self._message_stream.rest(), *self.used(self.usage or Usage()))
+            case "session.error" | "abort":
+                return self._message_stream.rest()
             case "assistant.turn_retry":
-                yield self._retry(data)
+                return (self._retry(data),)
             case _:
                 pass
+        return ()
 
-    def _on_tool_event(self, name: str, data: Object) -> Iterator[Notice]:
+    def _on_tool_event(self, name: str, data: Object) -> Iterable[Notice]:
         """The notices of events that mean the same for the main agent and its sub-agents."""
         match name:
             case "tool.execution_start":
-                yield from self._tool(data)
+                return self._tool(data)
             case "tool.execution_complete":
-                yield from self._tool(data)
-                yield from self._tool_done(data)
+                return (*self._tool(data), *self._tool_done(data))
             case "permission.requested":
                 self._permissions.on_permission_requested(data)
             case "permission.completed":
-                yield from self._permissions.on_permission_completed(data)
+                return self._permissions.on_permission_completed(data)
             case "session.compaction_start":
-                yield ev.AgentCompaction(self.path, "started", whole_in(data, "currentTokens"))
+                tokens = whole_in(data, "currentTokens")
+                return (ev.AgentCompaction(self.path, "started", tokens),)
             case "session.compaction_complete":
-                yield ev.AgentCompaction(
+                compacted = ev.AgentCompaction(
                     self.path,
                     "failed" if data.get("success") is False else "completed",
                     whole_in(data, "preCompactionTokens"),
                     whole_in(data, "postCompactionTokens"),
                 )
+                return (compacted,)
             case "assistant.usage":
-                yield from self._on_model_call(data)
+                return self._on_model_call(data)
             case _:
                 pass
+        return ()
 
     def _tool(self, data: Object) -> Iterator[Notice]:
         ref, name = text_in(data, "toolCallId"), text_in(data, "toolName", "mcpToolName")
@@ -435,13 +438,13 @@ class CopilotParser(EventReader):
             return text_in(data, "selectedModel") or self.model
         return self.model
 
-    def _note_session(self, name: str, data: Object) -> Iterator[Notice]:
+    def _note_session(self, name: str, data: Object) -> Iterable[Notice]:
         """The session, reported once copilot turns to the prompt: its model is known by then."""
         if name in ("session.start", "session.resume"):
             self.version = text_in(data, "copilotVersion") or self.version
         elif not name.startswith(("user.", "assistant.", "session.error")):
-            return
-        yield from self.session_named(text_in(data, "sessionId"))
+            return ()
+        return self.session_named(text_in(data, "sessionId"))
 
     def _on_result(self, event: Object) -> Iterator[Notice]:
         result = {**object_in(event, "data"), **event}

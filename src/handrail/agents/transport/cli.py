@@ -8,8 +8,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -17,7 +18,7 @@ import attrs
 
 from handrail.agents.transport.parser import TurnParser
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import Patience, Transport, run_turn
+from handrail.agents.transport.turn import GRACE_S, Patience, Transport, run_turn
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.dataclass import dataclass
@@ -28,7 +29,6 @@ from handrail.sandbox.environment import inherited
 from handrail.sandbox.programs import needs_of
 from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
-from handrail.workspace.sandboxed import inherit_rule
 
 
 def non_blank(prompt: str) -> bytes:
@@ -37,20 +37,16 @@ def non_blank(prompt: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Transport):
     """The transport of a program that reads its prompt on stdin and then only prints lines.
 
-    With ``keep_ends`` the parser gets each line of stdout with its line ending.
+    Nothing else is ever sent to it, and only signals end it early. With ``keep_ends`` the parser
+    gets each line of stdout with its line ending.
     """
 
     reader: TurnParser
     stdin: bytes
     keep_ends: bool = False
-    interrupt_s: float = 0.0
-
-    def start(self) -> Sequence[bytes]:
-        """Nothing: the prompt is on stdin."""
-        return ()
 
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
         """The notices of a line; never lines to send."""
@@ -58,37 +54,9 @@ class Lines:
             return self.reader.feed_stderr(line.data), ()
         return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
 
-    def interrupt(self) -> Sequence[bytes]:
-        """Nothing: only signals end such a program early."""
-        return ()
-
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
 _ANSWER_S = 20.0
-
-
-def where_is(executable: str, env: Mapping[str, str]) -> str | None:
-    """The path of a program in this environment; None if it is not there."""
-    if os.sep in executable and not Path(executable).is_absolute():
-        return executable  # from the folder of the launch
-    return shutil.which(executable, path=env.get("PATH"))
-
-
-async def probe_program(program: Program, executable: str, env: Mapping[str, str]) -> Probe:
-    """Whether a program is installed, its version, and whether it has a login.
-
-    ``env`` is its whole environment.
-    """
-    where = shutil.which(executable, path=env.get("PATH"))
-    if where is None:
-        return Probe(found=False, advice=f"Install it: {program.install}")
-    version = await _version(where, env)
-    if version is None:
-        advice = f"`{executable} --version` fails. Reinstall: {program.install}"
-        return Probe(found=True, where=where, advice=advice)
-    known = program.logged_in(env)
-    advice = f"Log in: {program.login}" if known is False else ""
-    return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
 
 
 async def _version(where: str, env: Mapping[str, str]) -> str | None:
@@ -104,9 +72,92 @@ async def _version(where: str, env: Mapping[str, str]) -> str | None:
     return None
 
 
+class AnyProgram:
+    """What backends that are programs have in common: one process a turn."""
+
+    __slots__ = ()
+    dropped: ClassVar[Sequence[str]] = ()
+    """Variables that the program must not inherit."""
+    variables: ClassVar[Mapping[str, str]] = {}
+    """Variables that the program needs."""
+    grace_s: ClassVar[float] = GRACE_S
+    """How long it may take to exit once it has finished."""
+    if TYPE_CHECKING:  # each has these in its own way
+
+        @property
+        def name(self) -> str: ...  # noqa: D102
+        @property
+        def executable(self) -> str: ...  # noqa: D102
+        @property
+        def options(self) -> AgentOptions: ...  # noqa: D102
+        @property
+        def program(self) -> Program: ...  # noqa: D102
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The program's answer, once it declared its turn completed.
+
+        Raises:
+            AgentError: it did not, or it failed; the error has the reason and its kind.
+        """
+        return await self._answer(replace(turn, options=turn.options.over(self.options)))
+
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
+        """The same, for a turn whose options are complete."""
+        raise NotImplementedError
+
+    def where(self, options: AgentOptions) -> str | None:
+        """The path of the program with these options' environment; None if it is not there."""
+        if os.sep in self.executable and not Path(self.executable).is_absolute():
+            return self.executable  # from the folder of the launch
+        return shutil.which(self.executable, path=self._environment(options).get("PATH"))
+
+    async def probe(self) -> Probe:
+        """Whether the program is installed, its version, and whether it has a login."""
+        env, program = self._environment(self.options), self.program
+        install = program.install or f"see the documentation of {program.name}"
+        where = shutil.which(self.executable, path=env.get("PATH"))
+        if where is None:
+            return Probe(found=False, advice=f"Install it: {install}")
+        version = await _version(where, env)
+        if version is None:
+            advice = f"`{self.executable} --version` fails. Reinstall: {install}"
+            return Probe(found=True, where=where, advice=advice)
+        known = program.logged_in(env)
+        advice = f"Log in: {program.login}" if known is False else ""
+        return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
+
+    def _variables(self, options: AgentOptions) -> Mapping[str, str]:
+        """The variables that the program needs, with these options."""
+        del options
+        return self.variables
+
+    def _environment(self, options: AgentOptions) -> dict[str, str]:
+        add = self._variables(options)
+        return child_environment(options, self.name, drop=self.dropped, add=add)
+
+    async def _run(
+        self,
+        turn: AgentTurn,
+        argv: Sequence[str],
+        transport: Transport,
+        *,
+        patience: Patience | None = None,
+    ) -> AgentReply:
+        """The answer to a turn."""
+        return await run_turn(
+            turn,
+            argv,
+            transport,
+            self.program,
+            env=self._environment(turn.options),
+            grace_s=self.grace_s,
+            patience=patience,
+        )
+
+
 @attrs.frozen
-class ProgramBackend:
-    """A program that answers, one process a turn. Subclasses carry out the turn.
+class ProgramBackend(AnyProgram):
+    """A program with a protocol of its own. Subclasses carry out the turn.
 
     ``options`` apply unless an agent or a step overrides them.
     """
@@ -116,42 +167,6 @@ class ProgramBackend:
 
     name: ClassVar[str]
     program: ClassVar[Program]
-    dropped: ClassVar[Sequence[str]] = ()
-    """Variables that the program must not inherit."""
-    variables: ClassVar[Mapping[str, str]] = {}
-    """Variables that the program needs."""
-
-    def where(self, options: AgentOptions) -> str | None:
-        """The path of the program with these options' environment; None if it is not there."""
-        env = child_environment(options, self.name, drop=self.dropped, add=self.variables)
-        return where_is(self.executable, env)
-
-    async def probe(self) -> Probe:
-        """Whether the program is installed, its version, and whether it has a login."""
-        env = child_environment(self.options, self.name, drop=self.dropped, add=self.variables)
-        return await probe_program(self.program, self.executable, env)
-
-    async def _run(
-        self,
-        turn: AgentTurn,
-        argv: Sequence[str],
-        transport: Transport,
-        *,
-        variables: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
-    ) -> AgentReply:
-        """The answer to a turn; ``variables`` in place of the program's usual ones."""
-        options = turn.options.over(self.options)
-        add = self.variables if variables is None else variables
-        return await run_turn(
-            turn,
-            argv,
-            transport,
-            self.program,
-            env=child_environment(options, self.name, drop=self.dropped, add=add),
-            options=options,
-            patience=patience,
-        )
 
 
 WriteFile: TypeAlias = Callable[[str, str], str]
@@ -190,10 +205,8 @@ def child_environment(
     ``add``, which a backend needs for it, overrides it; the options' variables override both.
     """
     left_out = frozenset(drop)
-    around = inherited(
-        inherit_rule(options.inherit_env, chosen_sandbox(options.sandbox), "safe"),
-        needs_of(program),
-    )
+    sandbox = chosen_sandbox(options.sandbox)
+    around = inherited(options.inherit_env, sandbox, "safe", needs_of(program))
     kept = {name: value for name, value in around.items() if name not in left_out}
     return {**kept, **(add or {}), **(options.env or {})}
 

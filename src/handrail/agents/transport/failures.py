@@ -82,7 +82,7 @@ def status_in(pattern: re.Pattern[str], words: str) -> int | None:
 
 _STATUS = re.compile(
     r"\b(?:api error:?|http(?: error| status)?:?|status(?: code)?:?|error:?)\s{0,3}\(?"
-    r"(4[0-9]{2}|5[0-9]{2})\b",
+    r"(4[0-9]{2}|5[0-9]{2})\b"
 )
 _STATUSES: dict[int, AgentErrorKind] = {
     401: "auth",

@@ -44,15 +44,16 @@ def object_of(line: bytes) -> Object | None:
 
 def objects_of(line: bytes) -> list[Object]:
     """The JSON objects in a line, which is one of them, or a list of them."""
-    value = _value_of(line, b"{[")
-    if isinstance(value, dict):
-        return [cast("Object", value)]
-    return objects_in({"all": value}, "all")
+    value: Object | list[Object] | None = _value_of(line, b"{[")
+    return [value] if isinstance(value, dict) else _objects(value)
 
 
 def _value_of(line: bytes, openers: bytes) -> Any:
-    line = line.lstrip(_BEFORE)
-    if line[:1] and line[:1] in openers:
+    first = line[:1]
+    if first != b"{":
+        line = line.lstrip(_BEFORE)
+        first = line[:1]
+    if first and first in openers:
         try:
             return msgspec.json.decode(line)
         except (ValueError, RecursionError):  # broken UTF-8, lone surrogates, NaN, noise
@@ -88,7 +89,8 @@ def json_value(text: str) -> tuple[bool, Any]:
 
 def object_in(data: Object, name: str) -> Object:
     """A field that is an object; an empty one if it is not."""
-    return as_object(data.get(name))
+    value: Object = data.get(name, NOTHING)
+    return value if isinstance(value, dict) else NOTHING
 
 
 def list_in(data: Object, name: str) -> list[Any]:
@@ -99,22 +101,27 @@ def list_in(data: Object, name: str) -> list[Any]:
 
 def objects_in(data: Object, name: str) -> list[Object]:
     """The objects in a field that is a list."""
-    return [cast("Object", one) for one in list_in(data, name) if isinstance(one, dict)]
+    return _objects(data.get(name))
 
 
-def text_in(data: Object, *names: str) -> str:
+def _objects(values: object) -> list[Object]:
+    if not isinstance(values, list):
+        return []
+    return [value for value in cast("list[Object]", values) if isinstance(value, dict)]
+
+
+def text_in(data: Object, name: str, *others: str) -> str:
     """The first of these fields that is a non-empty text; else an empty text."""
-    for name in names:
-        value = data.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return ""
+    value = data.get(name)
+    if isinstance(value, str) and value:
+        return value
+    return text_in(data, *others) if others else ""
 
 
 def number_in(data: Object, name: str) -> float | None:
     """A field that is a finite number and not a bool; else None."""
     value = data.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
         return float(value) if math.isfinite(value) else None
@@ -130,7 +137,8 @@ def whole_in(data: Object, name: str) -> int | None:
 
 def count_in(data: Object, name: str) -> int | None:
     """A field that is a whole number from 0 up."""
-    number = whole_in(data, name)
+    value = data.get(name)
+    number = value if type(value) is int else whole_in(data, name)
     return number if number is not None and number >= 0 else None
 
 

@@ -29,7 +29,7 @@ class Ending:
     ``exit_code`` is negative for a signal, None if it did not exit in time. ``stopped`` says why
     *handrail* ended it, if it did; ``after_s`` is the limit in seconds that it then exceeded.
     ``stderr`` is the end of its stderr. ``now`` is the unix time that relative times in texts
-    refer to. ``outstayed``: it had closed its stdout, did not exit, and was ended for that.
+    refer to. ``outstayed``: it had finished, did not exit, and was ended for that.
     """
 
     exit_code: int | None

@@ -54,7 +54,8 @@ def _home(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME") or Path.home())
 
 
-def _any_of(variables: Mapping[str, object], *names: str) -> bool:
+def any_of(variables: Mapping[str, object], *names: str) -> bool:
+    """True if one of these variables has a value."""
     return any(variables.get(name) for name in names)
 
 
@@ -66,23 +67,21 @@ def _claude_logged_in(env: Mapping[str, str]) -> bool | None:
     """None if the login may be in a keychain, or be a cloud's own credentials."""
     folder = Path(env.get("CLAUDE_CONFIG_DIR") or _home(env) / ".claude")
     settings = json_file(folder / "settings.json")
-    if any(_any_of(variables, *_CLAUDE_KEYS) for variables in (env, object_in(settings, "env"))):
+    if any(any_of(variables, *_CLAUDE_KEYS) for variables in (env, object_in(settings, "env"))):
         return True
     login = object_in(json_file(folder / ".credentials.json"), "claudeAiOauth")
     state = folder if "CLAUDE_CONFIG_DIR" in env else _home(env)
     key = json_file(state / ".claude.json").get("primaryApiKey")
-    if settings.get("apiKeyHelper") or _any_of(login, "accessToken", "refreshToken") or key:
+    if settings.get("apiKeyHelper") or any_of(login, "accessToken", "refreshToken") or key:
         return True
-    return None if sys.platform == "darwin" or _any_of(env, *_CLOUDS) else False
+    return None if sys.platform == "darwin" or any_of(env, *_CLOUDS) else False
 
 
 def _codex_logged_in(env: Mapping[str, str]) -> bool | None:
     """None if its settings name their own model provider, which may need no login."""
     home = codex_home(env)
     login = json_file(home / "auth.json")
-    if _any_of(env, "CODEX_API_KEY", "OPENAI_API_KEY") or _any_of(
-        login, "OPENAI_API_KEY", "tokens"
-    ):
+    if any_of(env, "CODEX_API_KEY", "OPENAI_API_KEY") or any_of(login, "OPENAI_API_KEY", "tokens"):
         return True
     try:
         settings = (home / "config.toml").read_text("utf-8")
@@ -95,7 +94,7 @@ def _copilot_logged_in(env: Mapping[str, str]) -> bool | None:
     """None if files and variables show none: the token may be in the system's keychain."""
     settings = json_file(Path(env.get("COPILOT_HOME") or _home(env) / ".copilot") / "config.json")
     names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
-    known = _any_of(env, *names) or _any_of(settings, "logged_in_users", "loggedInUsers")
+    known = any_of(env, *names) or any_of(settings, "logged_in_users", "loggedInUsers")
     return True if known else None
 
 
@@ -103,11 +102,11 @@ def gemini_logged_in(env: Mapping[str, str]) -> bool | None:
     """None if a way to log in was chosen whose credentials are a keychain's, or a cloud's."""
     folder = _home(env) / ".gemini"
     login, names = json_file(folder / "oauth_creds.json"), ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    if _any_of(env, *names) or _any_of(login, "access_token", "refresh_token"):
+    if any_of(env, *names) or any_of(login, "access_token", "refresh_token"):
         return True
     chosen = object_in(object_in(json_file(folder / "settings.json"), "security"), "auth")
     clouds = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA", "CLOUD_SHELL")
-    may_be = _any_of(chosen, "selectedType") or _any_of(env, *clouds)
+    may_be = any_of(chosen, "selectedType") or any_of(env, *clouds)
     return None if may_be or (folder / ".env").exists() else False
 
 

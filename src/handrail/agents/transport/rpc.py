@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from handrail.agents.transport.loose_json import (
     NOTHING,
@@ -25,6 +25,7 @@ from handrail.agents.transport.loose_json import (
 )
 from handrail.agents.transport.parser import TurnReader
 from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn import Transport
 from handrail.agents.transport.turn_state import TurnState
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
@@ -220,10 +221,6 @@ class RpcTurn(TurnState, ABC):
         """Notices and messages that follow from a notification of the program."""
 
 
-INTERRUPT_S = 3.0
-"""How long a program may take to end its turn on request; codex needs 0.01 s."""
-
-
 @cache
 def own_version() -> str:
     """This library's version, which it sends to programs in its greeting."""
@@ -234,16 +231,13 @@ def own_version() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class Messages(Transport):
     """The transport of a dialogue: messages go both ways, until the program's stdin is closed."""
 
     reader: Dialogue
     stdin: None = None
-
-    @property
-    def interrupt_s(self) -> float:
-        """How long a program may take to end its turn on request."""
-        return INTERRUPT_S
+    interrupt_s: ClassVar[float] = 3.0
+    """codex needs 0.01 s."""
 
     def start(self) -> Iterable[bytes]:
         """The messages to send first."""

@@ -2,19 +2,21 @@
 
 A transport says what to send and what received lines mean. This module starts the program, moves
 the lines, enforces the timeouts, and ends the program, in every case with every process it started.
-A program that has declared its turn finished has little time to exit, because some never do; its
-answer counts. To end a turn early, this module first asks the program to, if its protocol has a
-message for that, so that the program can end its tools and save its session. Signals come later.
+A program that has declared its turn finished, or closed its stdout, has little time to exit: some
+never do, and their answer counts. To end a turn early, this module first asks the program to, if
+its protocol has a message for that, so that the program can end its tools and save its session.
+Signals come later.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import anyio
 
@@ -27,7 +29,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.system.live import EXIT_S, Exited, Line, LiveProcess, open_live
+from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.spawn import CommandNotStarted
 
 START_S = 60.0
@@ -40,9 +42,9 @@ GRACE_S = 5.0
 class Patience:
     """How many seconds a program may take: to its first output (``start_s``), between outputs
     (``idle_s``; ``tool_s`` while a tool runs), for the turn (``total_s``), to exit after it
-    finished (``grace_s``) or closed its stdout (``exit_s``), to end its turn on request
-    (``interrupt_s``). A program known to have nothing left to do then also has ``alone_s`` to exit
-    after an interrupt, once no process that it started is left.
+    finished (``grace_s``), to end its turn on request (``interrupt_s``). A program known to have
+    nothing left to do then also has ``alone_s`` to exit after an interrupt, once no process that it
+    started is left.
     """
 
     start_s: float = START_S
@@ -50,16 +52,15 @@ class Patience:
     tool_s: float = TOOL_S
     total_s: float | None = None
     grace_s: float = GRACE_S
-    exit_s: float = EXIT_S
     interrupt_s: float = 0.0
     alone_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What was observed of a program: when it was started, last heard, and declared itself
-    finished, all on one clock; how many of its tools run; how many extra seconds of silence it
-    announced.
+    """What was observed of a program: when it was started, last heard, and finished (it said so,
+    or closed its stdout), all on one clock; how many of its tools run; how many extra seconds of
+    silence it announced.
     """
 
     started: float
@@ -202,35 +203,29 @@ def _may_come_back(program: _Program, now: float) -> bool:
     return since is None or now - since < _UPDATE_S
 
 
-class Transport(Protocol):
-    """The lines between a program and the reader of its turn. It never waits."""
+class Transport(ABC):
+    """The lines between a program and the reader of its turn. It never waits.
 
-    @property
-    def reader(self) -> TurnReader:
-        """The reader that follows the turn and concludes it."""
-        ...
+    ``reader`` follows the turn and concludes it. ``stdin`` is the program's whole input; None for a
+    dialogue. ``interrupt_s`` is how long the program may take to end its turn on request.
+    """
 
-    @property
-    def stdin(self) -> bytes | None:
-        """The program's whole input; None for a dialogue."""
-        ...
-
-    @property
-    def interrupt_s(self) -> float:
-        """How long the program may take to end its turn on request."""
-        ...
+    __slots__ = ()
+    reader: Any
+    stdin: Any
+    interrupt_s: ClassVar[float] = 0.0
 
     def start(self) -> Iterable[bytes]:
         """The lines to send first."""
-        ...
+        return ()
 
+    @abstractmethod
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
         """The notices of a line, and the lines to send in reply."""
-        ...
 
     def interrupt(self) -> Sequence[bytes]:
         """The lines that end the turn early; none if there is nothing to send now."""
-        ...
+        return ()
 
 
 async def run_turn(
@@ -240,13 +235,12 @@ async def run_turn(
     program: Program,
     *,
     env: Mapping[str, str] | None,
-    options: AgentOptions,
     grace_s: float = GRACE_S,
     patience: Patience | None = None,
 ) -> AgentReply:
     """The answer to one turn, after the program and every process it started have ended.
 
-    ``env`` is its whole environment (None: this process's). Of ``options`` only the working folder
+    ``env`` is its whole environment (None: this process's). Of the options only the working folder
     and the timeouts are used; with ``patience`` only the folder. A program that has finished and
     does not exit within ``grace_s`` seconds gets signals. Emits all lines received and sent, and
     last ``AgentFinished``, also on failure and cancellation.
@@ -254,20 +248,21 @@ async def run_turn(
     Raises:
         AgentError: there is no answer, or the program cannot be started.
     """
-    patience = patience or patience_of(options, grace_s=grace_s, interrupt_s=transport.interrupt_s)
-    program_turn = _ProgramTurn(turn, transport, patience)
+    if patience is None:
+        interrupt_s = transport.interrupt_s
+        patience = patience_of(turn.options, grace_s=grace_s, interrupt_s=interrupt_s)
+    program_turn, now = _ProgramTurn(turn, transport, patience), turn.now or time.time
     try:
-        reply = await program_turn.run(argv, env=env, cwd=options.cwd)
+        reply = await program_turn.run(argv, env)
     except (CommandNotFound, CommandNotStarted) as error:
-        refused = start_error(turn.agent, error, options.cwd, program)
+        refused = start_error(turn.agent, error, turn.options.cwd, program)
         # A program that was there before may be updating itself.
-        now = (turn.now or time.time)()
-        if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now):
+        if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now()):
             refused.kind = "transient"
         turn.emit(finished_notice(turn.path, refused))
         raise refused from error
     except AgentError as error:
-        classify_by_words(error, (turn.now or time.time)())
+        classify_by_words(error, now())
         reached = program_turn.reached_limits
         if error.kind == "rate_limit" and error.retry_at is None and reached:
             resets = [one.reset_at for one in reached if one.reset_at is not None]
@@ -292,22 +287,17 @@ class _ProgramTurn:
     def __init__(self, turn: AgentTurn, transport: Transport, patience: Patience) -> None:
         self._turn = turn
         self._transport = transport
-        self._reader = transport.reader
+        self._reader: TurnReader = transport.reader
         self._patience = patience
         self._live: LiveProcess | None = None
         self._code: int | None = None
         self._started_s = time.monotonic()
         self._finished_s: float | None = None
         self._bound_s = 0.0
+        self._outstayed = False
         self._limits: dict[str, AgentLimit] = {}  # the last of each window
 
-    async def run(
-        self,
-        argv: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None,
-        cwd: str | os.PathLike[str] | None,
-    ) -> AgentReply:
+    async def run(self, argv: Sequence[str] | str, env: Mapping[str, str] | None) -> AgentReply:
         """The reader's answer.
 
         Raises:
@@ -316,10 +306,9 @@ class _ProgramTurn:
         async with open_live(
             argv,
             marker=self._turn.marker,
-            cwd=cwd,
+            cwd=self._turn.options.cwd,
             env=env,
             stdin=self._transport.stdin,
-            exit_s=self._patience.exit_s,
             alone_s=self._patience.alone_s,
             boundary=self._turn.boundary,
         ) as live:
@@ -337,7 +326,7 @@ class _ProgramTurn:
     @property
     def reached_limits(self) -> list[AgentLimit]:
         """The windows of the plan that are used up, as the program reported them last."""
-        return [one for one in self._limits.values() if one.status == "reached"]
+        return [limit for limit in self._limits.values() if limit.status == "reached"]
 
     def interrupted(self) -> AgentFinished:
         """The last notice of a cancelled turn, with what the reader knows of it."""
@@ -365,13 +354,11 @@ class _ProgramTurn:
             if due.stop is not None and stopped is None:
                 stopped, self._bound_s = due.stop, due.bound_s
                 await self._break_off(live)
-            if not self._is_going(live):
-                is_ended = True
-                await live.stop()
-
-    def _is_going(self, live: LiveProcess) -> bool:
-        """True while a program that has ended its turn may still exit by itself."""
-        return self._finished_s is not None and time.monotonic() < self._deadline(live).at
+            due = self._deadline(live)
+            if due.stop is None and time.monotonic() < due.at:
+                continue  # it has ended its turn meanwhile, and may still exit by itself
+            is_ended, self._outstayed = True, due.stop is None
+            await live.stop()
 
     async def _break_off(self, live: LiveProcess) -> None:
         """Ask the program to end its turn itself, if its protocol can, and give it a moment."""
@@ -405,7 +392,7 @@ class _ProgramTurn:
             Signs(
                 started=self._started_s,
                 heard=live.heard_s,
-                finished=self._finished_s,
+                finished=live.closed_s if self._finished_s is None else self._finished_s,
                 open_tools=reader.open_tools,
                 extra_s=reader.extra_silence_s,
             ),
@@ -445,5 +432,5 @@ class _ProgramTurn:
             stderr=self._live.stderr_tail if self._live else "",
             now=now(),
             after_s=self._bound_s,
-            outstayed=self._live is not None and self._live.outstayed,
+            outstayed=self._outstayed,
         )

@@ -14,14 +14,14 @@ NOTE_KINDS = ("note", "blocked", "assessment")
 MOST_TASKS = 10_000
 MOST_SIZE = 32 * 1024 * 1024
 """The most characters of all tasks together."""
-NOTES = (5_000, 16 * 1024 * 1024)
+NOTES_SIZE = 16 * 1024 * 1024
 
 
 class Board:
     """The tasks and progress notes. Mutable."""
 
-    def __init__(self) -> None:
-        self.notes: Bounded[Note] = Bounded(*NOTES)
+    def __init__(self, max_notes: int) -> None:
+        self.notes: Bounded[Note] = Bounded(max_notes, NOTES_SIZE)
         self.last_note = 0
         self._tasks: dict[str, Task] = {}
         self._size = 0

@@ -11,7 +11,6 @@ from handrail.coordination.hub.records import Checkpoint, Count, Note, TaskClaim
 from handrail.coordination.hub.scopes import normalized
 from handrail.coordination.hub.state import Reaction, Request, size_of
 
-LEASE_S = 3600.0
 LEAST_LEASE_S = 30.0
 MOST_LEASE_S = 1e9
 MOST_CLAIMS = 10_000
@@ -152,7 +151,7 @@ def handoff(request: Request) -> str:
         held,
         owner=to_agent,
         note=frame.text("note") or held.note,
-        lease_expires_at=request.now + LEASE_S,
+        lease_expires_at=request.now + state.settings.lease_s,
         epoch=state.epoch + 1,
         version=0,
     )
@@ -307,7 +306,7 @@ def _scope(request: Request, known: TaskClaim | None) -> tuple[str, tuple[str, .
 def _lease_s(request: Request) -> float:
     lease_s = request.frame.number("ttl_seconds")
     if lease_s is None:
-        return LEASE_S
+        return request.state.settings.lease_s
     if lease_s > MOST_LEASE_S:
         raise Refusal(f"ttl_seconds must be at most {MOST_LEASE_S:.0f}, not {lease_s:g}.")
     return max(lease_s, LEAST_LEASE_S)

@@ -88,7 +88,7 @@ class Frame:
         entries = cast("list[Any]", value)  # type: ignore[redundant-cast]  # pyright's isinstance
         if len(entries) > MANY:
             raise Refusal(f"{name} has {len(entries)} entries; {MANY} is the most.")
-        found = tuple(dict.fromkeys(_as_text(name, one).strip() for one in entries))
+        found = tuple(dict.fromkeys(_as_text(name, entry).strip() for entry in entries))
         if any(len(one) > 4 * SHORT for one in found):
             raise Refusal(f"{name} has an entry longer than {4 * SHORT} characters.")
         return tuple(one for one in found if one)

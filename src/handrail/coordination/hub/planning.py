@@ -20,7 +20,7 @@ def ledger_task(request: Request) -> str:
         raise Refusal("Task ID is required.")
     if not title:
         raise Refusal("Task title is required.", task_id=task_id)
-    depends_on = tuple(one for one in frame.texts("depends_on") if one != task_id)
+    depends_on = tuple(text for text in frame.texts("depends_on") if text != task_id)
     if board.makes_circle(task_id, depends_on):
         raise Refusal(f"Task '{task_id}' dependencies would form a cycle.", task_id=task_id)
     known = board.get(task_id)

@@ -44,7 +44,7 @@ class Roster:
 
     def nameless(self) -> Iterable[int]:
         """Sockets that have sent nothing yet, the oldest first."""
-        return (one.socket for one in self._sessions.values() if not one.name)
+        return (session.socket for session in self._sessions.values() if not session.name)
 
     def has(self, name: str) -> bool:
         """True if an agent of this name is online."""
@@ -61,7 +61,9 @@ class Roster:
     def listeners(self) -> tuple[int, ...]:
         """The sockets that get broadcasts."""
         if self._listeners is None:
-            self._listeners = tuple(one.socket for one in self._sessions.values() if one.listens)
+            self._listeners = tuple(
+                session.socket for session in self._sessions.values() if session.listens
+            )
         return self._listeners
 
     def add(self, socket: int) -> Session:

@@ -130,9 +130,9 @@ def others_since(request: Request) -> str:
         if one.ended is not None and one.ended > since
     )
     found = [
-        localize_for(one, mine, state.settings.roots)
-        for one in sorted([*_live_claims(state), *ended], key=lambda one: one.epoch)
-        if one.epoch > after and one.epoch != epoch and not related(one.claimant, claimant)
+        localize_for(claim, mine, state.settings.roots)
+        for claim in sorted([*_live_claims(state), *ended], key=lambda one: one.epoch)
+        if claim.epoch > after and claim.epoch != epoch and not related(claim.claimant, claimant)
     ]
     shown = Fitting(state.settings.max_reply).first(found)
     more = shown[-1].epoch if len(shown) < len(found) else None
@@ -249,11 +249,11 @@ def expire(reaction: Reaction) -> None:
 
 def release_absent(reaction: Reaction, agent: str) -> None:
     """End the claims of an agent that did not come back, and its waiting requests."""
-    for one in reaction.state.run_claims.entries_of(agent):
-        if isinstance(one, RunClaimRequest):
-            reaction.put("lined", str(one.number), None)
-        elif one.until is None:
-            end(reaction, one, cut=True)
+    for entry in reaction.state.run_claims.entries_of(agent):
+        if isinstance(entry, RunClaimRequest):
+            reaction.put("lined", str(entry.number), None)
+        elif entry.until is None:
+            end(reaction, entry, cut=True)
 
 
 def end(reaction: Reaction, held: RunClaim, *, cut: bool = False) -> None:
@@ -291,7 +291,7 @@ def _read_request(request: Request, name: str) -> RunClaimRequest:
     resources = _read(request, "resources", tuple[port.Resource, ...])
     if not resources:
         raise Refusal("resources are required.")
-    _check_patterns([pattern for one in resources for pattern in one.patterns])
+    _check_patterns([pattern for resource in resources for pattern in resource.patterns])
     size = request.state.run_claims.size(request.sender) + size_of(resources)
     if size > MOST_SIZE:
         text = f"What {request.sender} has and waits for would be {size} characters"
@@ -382,11 +382,11 @@ def _send(reaction: Reaction, agent: str, text: str) -> None:
 
 
 def _entries(state: State, held: RunClaim) -> list[dict[str, Any]]:
-    files = [one for one in held.resources if not one.name]
-    trees = {one.tree for one in normalize_places(files, state.settings.roots)}
+    files = [resource for resource in held.resources if not resource.name]
+    trees = {place.tree for place in normalize_places(files, state.settings.roots)}
     entries: list[dict[str, Any]] = []
     for task_id in names_of(held):
-        is_name = any(one.name == task_id for one in held.resources)
+        is_name = any(resource.name == task_id for resource in held.resources)
         entries.append(
             {
                 "task_id": task_id,
@@ -459,7 +459,7 @@ def _snapshot(
     roots, folds = state.settings.roots, state.settings.folds_case
     held = [outsider(claim, folds) for claim in state.agent_claims.all()]
     runs = map(_claim_of, state.run_claims.held.values())
-    held += [replace(one, resources=normalize_places(one.resources, roots)) for one in runs]
+    held += [replace(run, resources=normalize_places(run.resources, roots)) for run in runs]
     line = [
         QueuedRequest(one.number, one.claimant, normalize_places(one.resources, roots), one.since)
         for one in (*state.run_claims.line.values(), *more)

@@ -180,11 +180,11 @@ class RunClaims:
             scopes.remove(key, key, worktree, paths)
 
     def _places(self, resources: tuple[Resource, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for one in normalize_places(resources, self._roots):
-            if one.name:
-                yield NAMES, (_as_path(one.name),)
+        for place in normalize_places(resources, self._roots):
+            if place.name:
+                yield NAMES, (_as_path(place.name),)
             else:
-                yield one.tree, paths_of((one,)) or ()
+                yield place.tree, paths_of((place,)) or ()
 
 
 def _as_path(name: str) -> str:
@@ -194,7 +194,9 @@ def _as_path(name: str) -> str:
 
 def size_of(resources: tuple[Resource, ...]) -> int:
     """The approximate size of resources, in characters."""
-    return 200 + sum(len(one.name) + sum(map(len, one.patterns)) for one in resources)
+    return 200 + sum(
+        len(resource.name) + sum(map(len, resource.patterns)) for resource in resources
+    )
 
 
 OUTSIDE = "outside"
@@ -214,7 +216,7 @@ def outsider_resources(
     task_id: str, worktree: str, paths: Sequence[str], *, folds: bool
 ) -> tuple[port.Resource, ...]:
     """The resources of an outsider's claim: its files, and its task's name."""
-    patterns = tuple(one for path in paths for one in _patterns(path)) or ("**",)
+    patterns = tuple(pattern for path in paths for pattern in _patterns(path)) or ("**",)
     files = port.Resource(patterns=patterns, tree=worktree, folds=folds)
     return files, port.Resource(task_id)
 
@@ -236,7 +238,9 @@ def localize_for(
 
 def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
     """The paths that cover all of these files, for outsiders; None if there are no files."""
-    patterns = [pattern for one in resources for pattern in one.patterns if pattern[:1] != "!"]
+    patterns = [
+        pattern for resource in resources for pattern in resource.patterns if pattern[:1] != "!"
+    ]
     if not patterns:
         return None
     try:
@@ -247,7 +251,7 @@ def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
 
 def names_of(claim: RunClaim) -> list[str]:
     """The tasks under which outsiders see a run's claim."""
-    names = [one.name for one in claim.resources if one.name]
+    names = [resource.name for resource in claim.resources if resource.name]
     if paths_of(claim.resources) is not None:
         names.insert(0, claim.claimant.name)
     return list(dict.fromkeys(names))

@@ -56,7 +56,11 @@ class Settings:
     per_s: float = 0.0
     """Messages a second that an agent may send; 0: no limit."""
     burst: float = 20.0
+    lease_s: float = 3600.0
+    """How long a claim lasts that does not say."""
     max_history: int = 10_000
+    max_progress: int = 5_000
+    """The most progress notes of the board."""
     max_reply: int = 1_000_000
     """The most bytes of a reply: clients take no message above 1 MiB."""
     roots: tuple[str, ...] = ()
@@ -98,7 +102,7 @@ class State:
         self.rate = Rate(settings.per_s, settings.burst)
         self.agent_claims = AgentClaims(settings.grace_s, folds_case=settings.folds_case)
         self.checkpoints: Bounded[Checkpoint] = Bounded(*CHECKPOINTS)
-        self.board = Board()
+        self.board = Board(settings.max_progress)
         self.waits = Waits()
         self.run_claims = RunClaims(settings.roots, folds_case=settings.folds_case)
         self.chats: Bounded[Chat] = Bounded(settings.max_history, CHATS_SIZE)

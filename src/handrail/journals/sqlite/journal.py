@@ -46,7 +46,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError, JournalFailed, RunNotFound, WrongUse
@@ -65,10 +65,10 @@ from handrail.journals.sqlite.rows import (
 )
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import Retried
-from handrail.model.events import Event
+from handrail.model.events import DriveEnded, Event
 from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import count_of, positive_seconds, seconds_of
-from handrail.ports.journal import Letter, RunInfo
+from handrail.ports.journal import Letter, RunInfo, SyncLater
 from handrail.record.rows import Read, Record, reader, to_record
 from handrail.system.sqlite import is_busy, transaction
 from handrail.system.threads import pending_here
@@ -81,7 +81,7 @@ _BEGINNINGS = frozenset({
     "SandboxDenied",
 })  # fmt: skip
 """Events without which a run does the same; the next event's sync makes them durable, too."""
-_ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})
+_ENDS = frozenset(kind.__name__ for kind in get_args(DriveEnded))
 """The last events of a drive. Its caller learns of the end, so the end must be on record."""
 _plain_codec = Codec()
 
@@ -134,8 +134,8 @@ class SqliteJournal:
         """Damage that was found and cut off when the file was opened."""
         return self._store.notices
 
-    def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
-        """Store the event, on disk if ``sync``; see the port.
+    def append(self, event: Event, /, *, sync: bool | None = False) -> Awaitable[None] | None:
+        """Store the event, on disk if ``sync``, not yet if it is None; see the port.
 
         Raises:
             OutOfSequence: its number is not the next one of its run; nothing was stored.
@@ -146,11 +146,16 @@ class SqliteJournal:
         record = to_record(event, self.codec, head.secrets)
         if event.at >= store.look_at or record[0] in _ENDS:
             store.check_path(event.run_id, event.seq, event.at)
-        if self._power and not sync:
+        if self._power and sync is False:
             sync = record[0] not in _BEGINNINGS
         value = record[3]
         pages = 1 if value is None else 1 + len(value) // PAGE_BYTES
-        return self._store_rows(head, ((event.seq, event.at, record),), pages, sync=sync)
+        return self._store_rows(head, ((event.seq, event.at, record),), pages, sync=bool(sync))
+
+    @property
+    def sync_later(self) -> SyncLater | None:
+        """Syncs what was stored with ``sync=None``; None if a killed process is all it survives."""
+        return self._sync if self._power else None
 
     def append_all(
         self, events: Sequence[Event], /, *, sync: bool = False
@@ -164,7 +169,9 @@ class SqliteJournal:
         """
         store, first = self._store, events[0]
         head = store.heads.get(first.run_id) or store.head(first.run_id)
-        rows = [(one.seq, one.at, to_record(one, self.codec, head.secrets)) for one in events]
+        rows = [
+            (event.seq, event.at, to_record(event, self.codec, head.secrets)) for event in events
+        ]
         _, at, last = rows[-1]
         if at >= store.look_at or last[0] in _ENDS:
             store.check_path(first.run_id, first.seq, at)
@@ -321,8 +328,8 @@ class SqliteJournal:
 
         def would_remove(connection: sqlite3.Connection) -> Pruned:
             runs = due(connection)
-            size = sum(size_of(connection, one.run_id) for one in runs)
-            return Pruned(tuple(one.run_id for one in runs), sum(one.events for one in runs), size)
+            size = sum(size_of(connection, run.run_id) for run in runs)
+            return Pruned(tuple(run.run_id for run in runs), sum(run.events for run in runs), size)
 
         def prune(connection: sqlite3.Connection) -> Pruned:
             pruned = remove(connection, due(connection), now)

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 from zlib import crc32
 
 import msgspec
@@ -18,7 +18,7 @@ from handrail.errors import JournalDamaged, LeaseLost, RunIdTaken
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite.leases import holders
 from handrail.model.dataclass import dataclass
-from handrail.model.events import Event
+from handrail.model.events import DriveBegan, DriveEnded, Event
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.record.rows import (
@@ -308,6 +308,7 @@ def _begin(connection: sqlite3.Connection, run_id: str, at: float, record: Recor
 _ROW = """{0}.seq, {0}.at, cast({0}.kind AS blob), cast({0}.path AS blob), cast({0}.body AS blob),
        cast({0}.value AS blob), cast({0}.blob AS blob), {0}.crc,
        (SELECT crc FROM events WHERE run = runs.id AND seq = {0}.seq - 1)"""
+_OF_DRIVES = tuple(kind.__name__ for kind in get_args(DriveBegan | DriveEnded))
 _LISTED = f"""
 SELECT runs.id, cast(runs.run_id AS blob), cast(runs.workflow AS blob), cast(runs.labels AS blob),
        runs.started_at, runs.tail_seq, runs.tail_crc, runs.crc,
@@ -317,7 +318,7 @@ LEFT JOIN events AS last ON last.run = runs.id
     AND last.seq = (SELECT max(seq) FROM events WHERE run = runs.id)
 LEFT JOIN events AS drive ON drive.run = runs.id
     AND drive.seq = (SELECT seq FROM events WHERE run = runs.id AND kind IN
-        ('WorkflowStarted', 'WorkflowCompleted', 'RunSuspended', 'RunResumed')
+        {_OF_DRIVES}
         ORDER BY seq DESC LIMIT 1)
 LEFT JOIN events AS first ON first.run = runs.id AND first.seq = 1
     AND instr(first.body, '"forked_from"')

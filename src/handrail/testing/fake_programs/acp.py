@@ -463,4 +463,26 @@ class _Gemini(Agent):
         return Told(json.dumps({"error": {"code": code, "message": text, "status": status}}), code)
 
 
-AGENTS: Mapping[str, Agent] = {"copilot": _Copilot(), "gemini": _Gemini(), "opencode": _Opencode()}
+class _Plain(Agent):
+    """An agent of which no more is known than the protocol: its failures are error replies."""
+
+    auth = ("login", "Log in")
+    sessions: Mapping[str, Any] = {"list": {}, "resume": {}}
+    prompts: Mapping[str, Any] = {"image": True, "embeddedContext": True}
+
+    def __init__(self, name: str) -> None:
+        self.about: Mapping[str, Any] = {"name": name, "version": VERSIONS[name]}
+
+    def refused(self, kind: str, message: str | None) -> Told:
+        if kind == "auth":
+            return Told(message or "Authentication required", -32000)
+        return Told("Internal error", -32603, {"details": message or GEMINI_FAILED[kind][2]})
+
+
+_PLAIN = ("cursor-agent", "goose", "kimi", "kiro-cli", "qwen")
+AGENTS: Mapping[str, Agent] = {
+    "copilot": _Copilot(),
+    "gemini": _Gemini(),
+    "opencode": _Opencode(),
+    **{name: _Plain(name) for name in _PLAIN},
+}

@@ -26,6 +26,8 @@ VERSIONS: Mapping[str, str] = {
     "copilot": "GitHub Copilot CLI 1.0.102.",
     "gemini": "0.61.0",
     "opencode": "1.18.33",
+    "qwen": "0.15.10",
+    **dict.fromkeys(("cursor-agent", "goose", "kimi", "kiro-cli"), "1.0.0"),  # no recording of it
 }
 """Each program's answer if it is asked for its version."""
 CHILD_LIVES_S = 120.0

@@ -175,7 +175,7 @@ def _conflict(one: Claim | QueuedRequest, other: QueuedRequest) -> bool:
 
 def _places(resources: Sequence[Resource]) -> set[Hashable]:
     """The index keys under which overlaps are found: a name itself, or files' working tree."""
-    return {(one.repository, one.name, one.tree) for one in resources}
+    return {(resource.repository, resource.name, resource.tree) for resource in resources}
 
 
 def _circle_sentences(
@@ -192,5 +192,9 @@ def _circle_sentences(
 
 
 def _sentence(one: QueuedRequest, claim: Claim) -> str:
-    wanted = [each for each in one.resources if any(each.overlaps(its) for its in claim.resources)]
+    wanted = [
+        resource
+        for resource in one.resources
+        if any(resource.overlaps(its) for its in claim.resources)
+    ]
     return f"{one.claimant} waits for {text_of(wanted)}, which {claim.claimant} has"

@@ -1,0 +1,79 @@
+"""Agents that speak ACP and are known by a name: what starts each, and what it is known to lack.
+
+Source: the programs' own pages, and of qwen 0.15.10 its reply to ``initialize``. What a program has
+not, beyond this, it says at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from handrail.agents.acp.backend import ACP, AcpBackend
+from handrail.agents.transport.programs import any_of
+from handrail.model.dataclass import dataclass
+from handrail.ports.agent import Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class NamedAgent:
+    """How an agent is started, installed and logged in.
+
+    ``keys`` are variables that hold a login; ``lacks`` are options that it does not have.
+    """
+
+    argv: Sequence[str]
+    install: str
+    login: str
+    keys: Sequence[str] = ()
+    model_flag: str | None = None
+    lacks: frozenset[str] = field(default_factory=frozenset[str])
+    forks: bool = True
+
+
+NAMED: Mapping[str, NamedAgent] = {
+    "cursor": NamedAgent(
+        ("cursor-agent", "acp"),
+        "curl https://cursor.com/install -fsS | bash",
+        "cursor-agent login (or set CURSOR_API_KEY)",
+        keys=("CURSOR_API_KEY",),
+    ),
+    "goose": NamedAgent(
+        ("goose", "acp"),
+        "see https://block.github.io/goose",
+        "goose configure",
+    ),
+    "kimi": NamedAgent(("kimi", "acp"), "uv tool install kimi-cli", "kimi login"),
+    "kiro": NamedAgent(("kiro-cli", "acp"), "see https://kiro.dev/docs/cli", "kiro-cli login"),
+    "qwen": NamedAgent(
+        ("qwen", "--acp"),
+        "npm install -g @qwen-code/qwen-code",
+        "qwen, then /auth (or set OPENAI_API_KEY)",
+        keys=("OPENAI_API_KEY",),
+        model_flag="--model",
+        lacks=frozenset({"effort", "add_dirs"}),
+        forks=False,
+    ),
+}
+"""By the name of the backend."""
+
+
+def make_named(name: str) -> AcpBackend:
+    """The backend of one of these names."""
+    row = NAMED[name]
+    return AcpBackend(
+        row.argv,
+        name=name,
+        model_flag=row.model_flag,
+        can_do=Capabilities(
+            options=ACP.options - row.lacks,
+            permissions=ACP.permissions,
+            sessions=True,
+            fork=row.forks,
+            usage=True,
+            cost=True,
+        ),
+        install=row.install,
+        login=row.login,
+        logged_in=lambda env: True if any_of(env, *row.keys) else None,
+    )
