@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +44,10 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.kill()
         os.close(self._read)
+
+    def fileno(self) -> int:
+        """Readable once it has something to say."""
+        return self._read
 
     def ends_within(self, seconds: float) -> bool:
         """True if it ended, or has something to say, before so much time went by."""
@@ -111,13 +115,18 @@ class Barrier:
         os.write(self._arrive, b".")
         os.read(self._gate, 1)
 
-    def open(self, count: int) -> None:
-        """Let them all go, once so many have come."""
+    def open(self, children: Sequence[Child]) -> None:
+        """Let these go, once all of them have come; what one raised before that is raised here."""
         deadline = time.monotonic() + PATIENCE_S
-        while count > 0:
+        missing = len(children)
+        while missing:
             left = max(0.0, deadline - time.monotonic())
-            assert select.select([self._arrived], [], [], left)[0], f"{count} did not come"
-            count -= len(os.read(self._arrived, count))
+            ready, _, _ = select.select([self._arrived, *children], [], [], left)
+            assert ready, f"{missing} of {len(children)} did not come within {PATIENCE_S:g} s"
+            if self._arrived in ready:
+                missing -= len(os.read(self._arrived, missing))
+                continue
+            raise AssertionError(f"a process did not wait; it said {ready[0].result()!r}")
         for end in (self._opener, self._gate, self._arrived, self._arrive):
             os.close(end)
 

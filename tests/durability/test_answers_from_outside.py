@@ -54,7 +54,7 @@ def winner(path: Path, count: int) -> str:
             stack.enter_context(Child(lambda who=f"p{n}": answer(path, who, barrier)))  # type: ignore[misc]
             for n in range(count)
         ]
-        barrier.open(count)
+        barrier.open(people)
         said = [child.result() for child in people]
     (won,) = [who for who, by, _ in said if by is None]
     others = [(by, text) for _, by, text in said if by is not None]

@@ -79,7 +79,7 @@ def race(path: Path) -> None:
     barrier = Barrier()
     with contextlib.ExitStack() as stack:
         pair = [stack.enter_context(Child(lambda: resume(path, barrier))) for _ in range(2)]
-        barrier.open(2)
+        barrier.open(pair)
         until(lambda: any(child.ends_within(0) for child in pair), "one of them is refused")
         (loser,) = [child for child in pair if child.ends_within(0)]
         (holder,) = [child for child in pair if child is not loser]

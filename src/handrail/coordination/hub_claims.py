@@ -35,6 +35,7 @@ from handrail.ports.claims import (
     Waiting,
     text_of,
 )
+from handrail.system.forks import reset_in_child
 from handrail.system.owners import host
 from handrail.workspace.claims.waiting import Awaited, in_thread
 
@@ -409,9 +410,7 @@ def _text(kind: str, **fields: Any) -> str:
 _links: weakref.WeakSet[_Link] = weakref.WeakSet()
 
 
-def _reset_in_child() -> None:
+@reset_in_child
+def _begin_anew() -> None:
     for link in list(_links):
         link.begin()
-
-
-os.register_at_fork(after_in_child=_reset_in_child)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import threading
 import weakref
 from collections.abc import Callable, Generator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio.to_thread
 
 from handrail.ports.journal import Journal, last_events
+from handrail.system.forks import reset_in_child
 
 if TYPE_CHECKING:
     from handrail.engine.driver import Driver
@@ -97,11 +97,9 @@ def users_of(journal: Journal) -> JournalUsers:
         return found
 
 
+@reset_in_child
 def _forget_all() -> None:
     global _lock  # noqa: PLW0603  # a thread that the child lacks may have locked it
     _lock = threading.Lock()
     for users in list(_users.values()):
         users.forget_all()
-
-
-os.register_at_fork(after_in_child=_forget_all)

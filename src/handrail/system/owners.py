@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from handrail.model.dataclass import dataclass
+from handrail.system.forks import reset_in_child
 from handrail.system.marker import HAS_PROC, Stat, stat_of
 
 
@@ -147,10 +148,8 @@ def _clock() -> str:
         return boot_id or host()
 
 
+@reset_in_child
 def _forget_all() -> None:
     _mine.clear()
     boot.cache_clear()
     _clock.cache_clear()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
+
+from handrail.system.forks import reset_in_child
 
 IDLE_S = 10.0
 """A thread that had nothing to do for so long ends."""
@@ -230,6 +231,7 @@ def _end() -> None:
         worker.thread.join()
 
 
+@reset_in_child
 def _forget() -> None:
     """A forked process has none of the threads."""
     _IDLE.clear()
@@ -237,4 +239,3 @@ def _forget() -> None:
 
 
 atexit.register(_end)
-os.register_at_fork(after_in_child=_forget)

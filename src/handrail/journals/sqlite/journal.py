@@ -70,6 +70,7 @@ from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import count_of, positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo, SyncLater
 from handrail.record.rows import Read, Record, reader, to_record
+from handrail.system.forks import finalize
 from handrail.system.sqlite import is_busy, transaction
 from handrail.system.threads import pending_here
 
@@ -116,7 +117,7 @@ class SqliteJournal:
         self._power = durability == "power"
         self._store = Store(_file_of(path), lease_s)
         self._inbox = MessageTable(self._store.name, codec)
-        weakref.finalize(self, _close, self._store)
+        weakref.finalize(self, finalize, partial(_close, self._store))
 
     @property
     def path(self) -> Path:

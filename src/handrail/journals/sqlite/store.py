@@ -12,11 +12,9 @@ leases stay the parent's.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +39,7 @@ from handrail.journals.sqlite.open import (
 from handrail.journals.sqlite.rows import Numbered, RunHead, insert_all, load_head, store_head
 from handrail.journals.sqlite.threads import CheckpointThread, WalFile, WriterThread
 from handrail.journals.sqlite.watch import LOOK_S, Watch, journal_removed
+from handrail.system.forks import locks_to_fork
 from handrail.system.owners import forget
 from handrail.system.sqlite import cause_of, is_busy, transaction
 
@@ -49,7 +48,6 @@ READ_TIMES = 50
 READ_AGAIN_S = 0.02
 THREAD_NAME = "handrail journal"
 T = TypeVar("T")
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Store:
@@ -62,7 +60,7 @@ class Store:
         self.notices: list[str] = []
         self.heads: dict[str, RunHead] = {}
         self._begin()
-        _stores.add(self)
+        locks_to_fork(self)
 
     def _begin(self) -> None:
         self.lock = threading.Lock()
@@ -439,29 +437,3 @@ class Store:
         self._begin()
         for head in self.heads.values():
             head.epoch = None
-
-
-_forking: list[Store] = []
-
-
-def _before_fork() -> None:
-    _forking[:] = list(_stores)
-    for store in _forking:
-        store.before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_parent()
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_child()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)

@@ -24,6 +24,7 @@ import anyio
 from handrail.errors import ClaimsFailed, ClaimTimeout
 from handrail.model.policy import positive_seconds
 from handrail.ports.claims import Claim, ClaimList, ClaimRequest, Waiting, text_of
+from handrail.system.forks import reset_in_child
 from handrail.workspace.claims.store import Store
 from handrail.workspace.claims.waiting import Awaited, in_thread
 from handrail.workspace.places import state_home
@@ -284,9 +285,7 @@ class _ClaimQueue:
 _queues: weakref.WeakSet[_ClaimQueue] = weakref.WeakSet()
 
 
-def _after_in_child() -> None:
+@reset_in_child
+def _begin_anew() -> None:
     for queue in list(_queues):
         queue.begin()
-
-
-os.register_at_fork(after_in_child=_after_in_child)

@@ -24,7 +24,6 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -43,6 +42,7 @@ from handrail.ports.claims import (
     Resource,
     text_of,
 )
+from handrail.system.forks import locks_to_fork
 from handrail.system.marker import is_inside, kill_marked
 from handrail.system.owners import (
     Owner,
@@ -154,14 +154,14 @@ class Store:
         self.path = path
         self._lease_s = lease_s
         self.begin()
-        _stores.add(self)
+        locks_to_fork(self)
 
     def __del__(self) -> None:
         """Close the file: Python warns of a connection that nobody closed."""
         self.disconnect()
 
     def begin(self) -> None:
-        """Start empty; also in a forked child: the parent's claims are not its own."""
+        """Start empty."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: FileIdentity | None = None
@@ -324,14 +324,18 @@ class Store:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
 
-    def lock(self) -> None:
-        """Close the file and block its use until ``unlock``: the process is about to fork."""
+    def before_fork(self) -> None:
+        """Close the file, and block its use until the process has forked."""
         self._lock.acquire()
         self.disconnect()
 
-    def unlock(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """Allow use of the file again."""
         self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Start empty: the parent's claims are not the child's."""
+        self.begin()
 
     # -- inside a transaction -------------------------------------------------------------------
 
@@ -609,26 +613,3 @@ def _is_dead(row: Sequence[Any], now: float) -> bool:
     if until is not None and until <= now:
         return True
     return bool(owner.pid) and not is_alive(owner, now)
-
-
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    for store in list(_stores):
-        store.lock()
-
-
-def _after_in_parent() -> None:
-    for store in list(_stores):
-        store.unlock()
-
-
-def _after_in_child() -> None:
-    for store in list(_stores):
-        store.begin()
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
-)
