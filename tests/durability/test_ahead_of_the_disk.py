@@ -12,6 +12,7 @@ import pytest
 
 from handrail import Executor, SqliteJournal, Steps, step, workflow
 from handrail.model import events as ev
+from handrail.testing import JumpClock
 
 HEADER, FRAME = 32, 24 + 4096
 """Bytes of a write-ahead log's header, and of a frame of it."""
@@ -96,6 +97,26 @@ async def test_what_has_left_is_on_record(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(disk.left) == len(before) + 4 + 6 + 9
     for size, recorded in cuts:
         assert {path for path, on_disk in disk.left if on_disk <= size} <= recorded
+
+
+async def test_what_runs_ahead_is_shown_soon(tmp_path: Path) -> None:
+    """However slow the steps are, the end of one is shown before three of them have passed."""
+    clock, late = JumpClock(jumps=False), list[float]()
+
+    @workflow
+    def flow() -> Steps[None]:
+        for number in range(10):
+            yield from step(f"s{number}").call(clock.advance, 0.03).inline()
+
+    class Shown:
+        def emit(self, event: ev.Event | ev.Progress, /) -> None:
+            if isinstance(event, ev.StepCompleted):
+                late.append(clock.now() - event.at)
+
+    journal = SqliteJournal(tmp_path / "runs.db", durability="power")
+    assert (await Executor(journal=journal, sinks=[Shown()], clock=clock).run(flow)).success
+    assert len(late) == 10
+    assert 0 < max(late) < 3 * 0.03
 
 
 async def test_a_run_of_steps_without_effects_is_complete_at_its_end(tmp_path: Path) -> None:

@@ -45,12 +45,8 @@ class Watched(Machine):
         self._cause: ev.Event | cmd.Report | None = None
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """All that the machine asks for."""
-        return [*self.begin(event), *self.go_on()]
-
-    def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
         """What the machine asks for at once."""
-        self._cause, self._batch = event, list(super().begin(event))
+        self._cause, self._batch = event, list(super().receive(event))
         commands = list(self._batch)
         self._watch_whole()
         return commands

@@ -72,6 +72,7 @@ def open_step(run: RunState, node: StepNode) -> None:
 
 def predicate_answered(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
     """Start or skip the step as its predicate says; an error of the predicate fails it."""
+    # long road of machine._evaluated
     if report.error is not None:
         _start_to_fail(run, node, failure_of(report.error))
     elif not isinstance(report.value, bool):

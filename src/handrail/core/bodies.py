@@ -9,7 +9,7 @@ from handrail.core import commands as cmd
 from handrail.core.generators import close
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
-from handrail.core.run_state import BodyStepNode, EndBody, RunState
+from handrail.core.run_state import BodyStepNode, EndBody, RunState, StepNode
 from handrail.errors import DuplicateStepName, RunCancelled
 from handrail.later import later
 from handrail.model import events as ev
@@ -126,9 +126,15 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
         _count_visits(run, node, generator)
     seen[path] = generator.gi_frame.f_lasti
     modifiers = step.modifiers
-    if modifiers.simple and modifiers.when is None and step.verb.leaf and not node.unwinding:
+    if modifiers.simple and step.verb.leaf and not node.unwinding:
         if run.begins_at_once:
-            begin_plain(run, node, step, path)
+            child = run.add_child(node, step, path)
+            if modifiers.when is None:
+                begin_plain(run, child)
+            else:
+                child.asking = True
+                view = run.view_of(path, child.inputs)
+                run.out.append(cmd.AskPredicate(path, modifiers.when, view))
             return None
         taken = replaying.replay_plain(run, node, step, path)
         if taken is not None:
@@ -140,21 +146,18 @@ def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> Step
     return None
 
 
-def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
-    """Open, start and attempt a simple leaf in one go; most steps take this path."""
+def begin_plain(run: RunState, node: StepNode, *, verdict: bool | None = None) -> None:
+    """Start and attempt a simple leaf in one go; most steps take this path."""
     # fast road of attempts.open_step
+    path, step = node.path, node.step
     verb = step.verb
-    node = run.new_node(parent, step, path)
     node.phase = Phase.RUNNING
     node.attempt = 1
-    at = parent.yields
-    parent.yields = at + 1
     node.started_at = now = run.now
-    parent.child = run.nodes[path] = node
     fingerprint = "" if run.codec is None else run.fingerprint(step)
     once = step.modifiers.once
     begun = _step_started(
-        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO, _NO
+        "", 0, 0.0, path, verb.kind, fingerprint, verdict, "", node.index, _NO, once, None, _NO, _NO
     )
     run.out.append(cmd.Record(begun, once))
     if type(verb) is PythonCall:

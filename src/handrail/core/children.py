@@ -84,7 +84,7 @@ class BranchNode(CompositeNode):
     def _run_arm(self, run: RunState) -> None:
         step = self.verb.arms[self.arm][1]
         path = join(self.base, step.name)
-        if run.reserve_path(self, path, run.where(self), "Name the arms apart."):
+        if run.reserve_path(self, path, "Name the arms apart."):
             run.open_child(self, step, path)
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:

@@ -30,6 +30,8 @@ else:
 T = TypeVar("T")
 MAX_BATCH = 64
 """How many records one transaction writes, at most."""
+MOST_AHEAD, AHEAD_S = 1024, 0.05
+"""How many records the run goes ahead of the disk at most, and for how long it shows none."""
 Append: TypeAlias = Callable[..., Awaitable[None] | None]
 """Writes a numbered event, as ``Journal.append`` does."""
 
@@ -82,6 +84,8 @@ class CommandLoop:
         self._pull = pull if pull is not None else self._pull_late
         self.here: Callable[[cmd.Perform], Awaitable[ev.Event | None] | None] | None = None
         """Returns an attempt to await, if nothing else can happen before it ends."""
+        self.answer_here: Callable[[cmd.AskPredicate], cmd.Evaluated | None] | None = None
+        """Answers a predicate at once; None if the answer comes later, or in another drive."""
         self._late: deque[cmd.Report] = deque()
         self._sync_later, self._has_no_effect = sync_later, has_no_effect
         self.ahead: list[ev.Event] = []
@@ -99,7 +103,7 @@ class CommandLoop:
         """Give the machine what happened; ``run`` carries out what follows, in parts if need be."""
         if self._machine.has_actions:
             self.todo.extend(self._machine.go_on())
-        self.todo.extend(self._machine.begin(happened))
+        self.todo.extend(self._machine.receive(happened))
 
     def number(self, event: ev.Event) -> None:
         """Give an event the next number, and the time."""
@@ -135,22 +139,21 @@ class CommandLoop:
         todo, late, machine, run_id, now = (
             self.todo, self._late, self._machine, self._run_id, self.now,
         )  # fmt: skip
-        agenda, reacts_to, here = machine.run.agenda, machine.reacts_to, self.here
+        agenda, reacts_to = machine.run.agenda, machine.reacts_to
+        here, answer_here = self.here, self.answer_here
         stamp, ahead, later = ev.stamp, self.ahead, self._sync_later
         append, show, tell = self._append, self._show, self._tell
         is_sliced, gathers = most < math.inf, self._append_all is not None
-        receive = machine.begin if is_sliced else machine.receive
-        if agenda and not is_sliced:
-            todo.extend(machine.go_on())
+        receive = machine.receive
         while todo or late or agenda or ahead:
-            if is_sliced:
-                if most <= 0:
-                    return False
+            if is_sliced and most <= 0:
+                return False
+            if agenda:
+                todo.extend(machine.go_on(most))
                 if agenda:
-                    todo.extend(machine.go_on(most))
-                    if agenda:
-                        return False
-                    continue
+                    return False
+                continue
+            if is_sliced:
                 most -= 1
             if not todo:
                 if ahead:
@@ -160,7 +163,11 @@ class CommandLoop:
                 continue
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
-            if ahead and not (len(ahead) < MAX_BATCH and self._may_run_ahead(command)):
+            if ahead and not (
+                len(ahead) < MOST_AHEAD
+                and now() - ahead[0].at < AHEAD_S
+                and self._may_run_ahead(command)
+            ):
                 await self._catch_up()
             sync: bool | None
             if kind is cmd.Record:
@@ -193,6 +200,11 @@ class CommandLoop:
                     continue
                 if later is not None and not sync and type(event) is ev.StepCompleted:
                     sync = None if self._has_no_effect(command) else False
+            elif kind is cmd.AskPredicate and answer_here is not None:
+                answer = answer_here(command)
+                if answer is not None:
+                    todo.extend(receive(answer))
+                continue
             elif kind is cmd.Pull:
                 turn = self._pull(command.path)
                 if turn is not None:
@@ -230,6 +242,7 @@ class CommandLoop:
 
     def _may_run_ahead(self, command: cmd.Command) -> bool:
         """True for the start of a step, or an attempt, without effects outside of the run."""
+        # fast road of command_loop.CommandLoop._show_when_written
         if type(command) is cmd.Record:
             return type(command.event) is ev.StepStarted and not command.sync
         return type(command) is cmd.Perform and self._has_no_effect(command)
@@ -248,6 +261,7 @@ class CommandLoop:
         self, event: ev.Event, pending: Awaitable[None] | HandrailError
     ) -> None:
         """Wait until the event is written, then show it and give it to the machine."""
+        # long road of command_loop.CommandLoop._may_run_ahead
         if isinstance(pending, HandrailError):
             raise pending
         await self._wait_for_write(pending)

@@ -69,8 +69,8 @@ class Compensation(Retracing):
                 path = self.recorded.parent_of(path)  # noqa: PLW2901  # upward
         root: Node
         if isinstance(node, StepNode):
-            root = self.new_node(node.parent or node, node.step, node.path)
-            root.inputs = node.inputs
+            of_verb = self.node_types[type(node.step.verb)]
+            root = of_verb(node.step, node.path, node.parent or node, node.inputs)
             if isinstance(root, GroupNode):
                 root.items = action.items
         else:

@@ -197,10 +197,9 @@ class Conductor:
         self.claims = StepClaims(self)
         self.perform_here: Callable[[cmd.Perform], Awaitable[ev.Event | None]] | None = None
         """Performs an attempt that is the only thing that can happen next, while all else waits."""
+        self.answer_here: Callable[[cmd.AskPredicate], cmd.Evaluated | None] | None = None
         self.stops_in_time = False
         """True if ``perform_here`` stops an attempt whose time is over."""
-        self.answer_here: Callable[[cmd.AskPredicate], cmd.Evaluated | None] | None = None
-        """Answers a predicate at once; None if the host has begun to await the answer."""
         self.now = host.now
         self._host, self._make_flight = host, make_flight
         self._keep, self._shown, self._tell = record, show, tell or (lambda _: None)
@@ -259,6 +258,7 @@ class Conductor:
         run only unwinds, if it does.
         """
         run, line = self.machine.run, self.line
+        self._loop.answer_here = self.answer_here
         queued = (self.jobs, line.waiting, line.holders, line.kept, self.claims.held)
         waiting = (run.timers, run.gates, run.listeners, run.work_with_room)
         self._elsewhere = (*queued, self.flights, *waiting)
@@ -573,10 +573,6 @@ class Conductor:
         if self.ends is not None:
             return
         match command:
-            case cmd.AskPredicate() if self.answer_here is not None:
-                answer = self.answer_here(command)
-                if answer is not None:
-                    self.receive(answer)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._in_flight(command, "evaluation")
                 self._host.evaluate(command)

@@ -102,6 +102,8 @@ def note_recorded_rollbacks(run: RunState, path: str, but_below: str | None = No
 
     ``but_below``: a path below which they are left out.
     """
+    if not run.recorded.has_rollbacks:
+        return
     done = [
         run.recorded.at(known).undone
         for known in run.recorded.paths_below(path)

@@ -88,7 +88,7 @@ def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> Non
         _settle(run, node, failure_of(error), _primary(node))
     else:
         path = join(node.path, chosen.name)
-        if run.reserve_path(node, path, node.path, "Give the fallback step a name of its own."):
+        if run.reserve_path(node, path, "Give the fallback step a name of its own.", node.path):
             run.open_child(node, chosen, path, len(node.seen or ()))
 
 

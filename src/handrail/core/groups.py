@@ -269,7 +269,7 @@ class GroupNode(CompositeNode):
         path = f"{self.base}/{step.name}"
         if not self._admit(run, path):
             return
-        if run.reserve_path(self, path, run.where(self), "Name the steps of a group apart."):
+        if run.reserve_path(self, path, "Name the steps of a group apart."):
             index, members.started = members.started, members.started + 1
             run.open_child(self, step, path, index)
 
@@ -303,7 +303,7 @@ class GroupNode(CompositeNode):
             hint = f"Items {before} and {index} have the same key {key!r}: give key= a unique one."
             run.mistake(DuplicateStepName(path, run.where(self), hint))
             return
-        if not run.reserve_path(self, path, run.where(self), ""):
+        if not run.reserve_path(self, path, ""):
             return
         member = MemberNode(path, self, self.inputs)
         member.index = index

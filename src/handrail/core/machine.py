@@ -50,7 +50,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from handrail.core import commands as cmd
-from handrail.core.bodies import advance, go_on
+from handrail.core.bodies import advance, begin_plain, go_on
 from handrail.core.ending import (
     cancel_requested,
     close_run,
@@ -171,17 +171,9 @@ class Machine:
         self._agenda = run.agenda
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """Act on an event or report; returns the commands that follow, in order, often none."""
-        out = self.begin(event)
-        run, agenda = self.run, self._agenda
-        while agenda:
-            act(run, agenda.pop())
-        return out
+        """Act on an event or report; returns the first commands that follow, in order, often none.
 
-    def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """Act on an event or report; returns the first commands, and ``go_on`` the others.
-
-        For callers that work in slices: they call ``go_on`` to its end before the next input.
+        ``go_on`` returns the others, and is called to its end before the next input.
         """
         react = REACTIONS.get(type(event))
         if react is None:
@@ -439,6 +431,7 @@ def _member_body_ended(
 
 
 def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
+    # fast road of attempts.predicate_answered
     search = run.searches.pop(report.path, None)
     if search is not None:
         search.answer(report)
@@ -453,7 +446,12 @@ def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
     if node.stop is not None:
         stopping.end_stopped(run, node)
     elif node.phase is Phase.STARTING:
-        attempts.predicate_answered(run, node, report)
+        above = node.parent
+        is_plain = node.is_leaf and node.step.modifiers.simple and run.begins_at_once
+        if is_plain and report.value is True and above is not None and not above.unwinding:
+            begin_plain(run, node, verdict=True)
+        else:
+            attempts.predicate_answered(run, node, report)
     elif node.phase is Phase.FALLING_BACK:
         failing.fallback_chosen(run, node, report)
     elif node.failure is not None:

@@ -347,7 +347,7 @@ class Retracing(RunState):
 
     def _open_if_entered(self, node: StepNode, step: Any, path: str) -> bool:
         take(step)
-        entered = self.enters(path) and self.reserve_path(node, path, "", "")
+        entered = self.enters(path) and self.reserve_path(node, path, "")
         if entered:
             self.open_child(node, step, path)
         return entered

@@ -59,7 +59,7 @@ else:
 class StepNode(Node):
     """A live step. A subclass for each kind of verb says what the verb does."""
 
-    __slots__ = ("asking", "attempt", "failure", "step", "used")
+    __slots__ = ("asking", "attempt", "failure", "interrupted", "step", "used")
 
     is_leaf: bool = False
     """True if the engine performs its attempts."""
@@ -77,6 +77,8 @@ class StepNode(Node):
         """True while the engine evaluates something for it, or acquires its claims."""
         self.used: Usage | None = None
         """The usage of its earlier attempts."""
+        self.interrupted = False
+        """Of a leaf: True if its last attempt was in flight when the process ended."""
 
     def used_at_end(self, run: RunState, last: Usage | None, /) -> Usage | None:
         """Its total usage; ``last`` is the usage of its last attempt, as far as known."""
@@ -138,16 +140,9 @@ class StepNode(Node):
 class LeafNode(StepNode):
     """A step that the engine performs: a call, a command, a stage."""
 
-    __slots__ = ("interrupted",)
+    __slots__ = ()
 
     is_leaf = True
-
-    def __init__(
-        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
-    ) -> None:
-        super().__init__(step, path, parent, inputs)
-        self.interrupted = False
-        """True if its last attempt was in flight when the process ended."""
 
 
 class CompositeNode(StepNode):
@@ -561,31 +556,36 @@ class RunState:
             return node
         return None
 
-    def new_node(self, parent: Node, step: Step[Any], path: str) -> StepNode:
-        """A node for a step below ``parent``, of the class for its verb."""
-        inner = parent.body_inputs
-        inputs = parent.inputs if inner is None else inner
-        return self.node_types[type(step.verb)](step, path, parent, inputs)
-
-    def open_child(
+    def add_child(
         self, parent: Node, step: Step[Any], path: str, index: int | None = None
-    ) -> StepNode | None:
-        """A node for a step below ``parent``, to be opened within this ``receive``.
+    ) -> StepNode:
+        """A node for a step below ``parent``, of the class for its verb.
 
-        The step counts as used, whoever made it: the author, a handler of theirs, or this library.
         ``index`` is its place among its siblings, by default in the order of opening.
         """
+        inner = parent.body_inputs
+        inputs = parent.inputs if inner is None else inner
+        node = self.node_types[type(step.verb)](step, path, parent, inputs)
         if index is None:
             index = parent.yields
-            parent.yields += 1
-        take(step)
-        node = self.new_node(parent, step, path)
+            parent.yields = index + 1
         node.index = index
         if parent.live is not None:
             parent.live[path] = node
         else:
             parent.child = node
         self.nodes[path] = node
+        return node
+
+    def open_child(
+        self, parent: Node, step: Step[Any], path: str, index: int | None = None
+    ) -> StepNode | None:
+        """``add_child``, to be opened next.
+
+        The step counts as used, whoever made it: the author, a handler of theirs, or this library.
+        """
+        take(step)
+        node = self.add_child(parent, step, path, index)
         self.agenda.append(Open(node))
         return node
 
@@ -599,15 +599,18 @@ class RunState:
         """Retrace a member that its group opens, in a run that retraces."""
         raise NotImplementedError
 
-    def reserve_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
-        """Reserve ``path`` below ``parent``; end the run and return False if it is not allowed."""
+    def reserve_path(self, parent: Node, path: str, hint: str, where: str = "") -> bool:
+        """Reserve ``path`` below ``parent``; end the run and return False if it is not allowed.
+
+        ``where`` the code has the mistake then; by default where the body stands.
+        """
         seen = parent.seen
         if seen is None:
             seen = parent.seen = self.tree[parent.path] = {}
         if path in seen:
-            self.mistake(DuplicateStepName(path, where, hint))
+            self.mistake(DuplicateStepName(path, where or self.where(parent), hint))
             return False
-        if self.secrets and self.refuse_secret_name(path, where):
+        if self.secrets and self.refuse_secret_name(path, where or self.where(parent)):
             return False
         seen[path] = None
         return True

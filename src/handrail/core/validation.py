@@ -75,7 +75,7 @@ class ValidationNode(CompositeNode):
     def _open(self, run: RunState, step: Step[Any]) -> None:
         number = len(self._rounds) if self._fixing else len(self._rounds) + 1
         path = join(join(self.base, str(number)), step.name)
-        if run.reserve_path(self, path, run.where(self), "Name the stages and the fix apart."):
+        if run.reserve_path(self, path, "Name the stages and the fix apart."):
             run.open_child(self, step, path)
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:

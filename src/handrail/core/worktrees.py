@@ -92,7 +92,7 @@ class WorktreeNode(BodyStepNode):
         setup = self.verb.setup
         if setup is None:
             self._enter(run)
-        elif run.reserve_path(self, join(self.base, setup.name), run.where(self), ""):
+        elif run.reserve_path(self, join(self.base, setup.name), ""):
             run.open_child(self, setup, join(self.base, setup.name))
 
     def _enter(self, run: RunState) -> None:
@@ -114,5 +114,5 @@ class WorktreeNode(BodyStepNode):
     def _git(self, run: RunState, name: str) -> None:
         verb, path = self.verb, join(self.base, name)
         work = TreeWork(_ACTIONS[name], self.base, verb.base, verb.merge, self.tree)
-        if run.reserve_path(self, path, run.where(self), "Name the steps of the body otherwise."):
+        if run.reserve_path(self, path, "Name the steps of the body otherwise."):
             run.open_child(self, Step(name, work), path)

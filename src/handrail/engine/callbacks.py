@@ -190,6 +190,8 @@ class Callbacks:
     def answered_at_once(self, question: cmd.AskPredicate) -> cmd.Evaluated | None:
         """Call a predicate; its answer, or None if that is awaited, or the drive is to end."""
         loop = self._loop
+        if self._conductor.ends is not None:
+            return None  # the next drive asks
         what, value = outcomes.call(loop.context().run, self._evaluator.begin, question)
         if what == outcomes.RAISED:
             return cmd.Evaluated(question.path, error=value, at=self._conductor.now())

@@ -14,9 +14,11 @@ import msgspec
 from handrail.core.commands import View
 from handrail.errors import HandrailError
 from handrail.model.context import WorkflowContext
-from handrail.model.dataclass import dataclass
+from handrail.model.dataclass import assembler, dataclass
 from handrail.model.shapes import OwnTree
 from handrail.typed.jsonsafe import short_repr
+
+_context = assembler(WorkflowContext)
 
 
 class OutsideStep(HandrailError, LookupError):
@@ -138,7 +140,7 @@ class Contexts:
 
     def of(self, view: View) -> WorkflowContext:
         """The context of a step."""
-        return WorkflowContext(
+        return _context(
             self.run_id,
             view.path,
             view.inputs,

@@ -126,8 +126,8 @@ class Performer:
             context = await built_context(verb.context, self.contexts.of(command.view))
         text = portable_format.write_attempt(command, self.clock.now(), context)
         read = portable_format.read_attempt(text, command.started_at)
-        modifiers = attrs.evolve(command.step.modifiers, retry=read.step.modifiers.retry)
-        step = attrs.evolve(read.step, modifiers=modifiers)
+        modifiers = msgspec.structs.replace(command.step.modifiers, retry=read.step.modifiers.retry)
+        step = msgspec.structs.replace(read.step, modifiers=modifiers)
         take(step)
         return msgspec.structs.replace(command, step=step, view=read.view, launch=read.launch)
 

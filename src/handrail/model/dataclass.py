@@ -188,14 +188,17 @@ def assembler(cls: type[T]) -> Callable[..., T]:
     return cast("Callable[..., T]", _assembler(cast("Any", cls)))
 
 
-def copier(cls: type[T], **fixed: Any) -> Callable[[T], T]:
+def copier(cls: type[T], *given: str, **fixed: Any) -> Callable[..., T]:
     """A function that copies an instance of such a class, with these values for some fields.
+
+    It takes the instance, then the values of the ``given`` fields.
 
     As fast as an ``assembler``, and ten times as fast as ``dataclasses.replace``.
     """
     values = {field.name: f"old.{field.name}" for field in fields(cast("Any", cls))}
     values.update((name, repr(value)) for name, value in fixed.items())
-    return cast("Callable[[T], T]", _make_constructor("old", values, cast("Any", cls)))
+    values.update((name, name) for name in given)
+    return cast("Callable[..., T]", _make_constructor(", ".join(("old", *given)), values, cls))
 
 
 @cache  # on first use: it costs about as much as the class itself did

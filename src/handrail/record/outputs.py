@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import OutputNotSerializable
+from handrail.model.dataclass import copier
 from handrail.model.events import WorkflowCompleted
 from handrail.model.paths import attempt_base
 from handrail.model.results import (
@@ -128,6 +129,7 @@ def recordable(
 # Children that an earlier drive recorded, and that the drive of this end did not reach, are no part
 # of the output: the end's ``left_out`` names them.
 
+_with_output: Callable[..., StepResult[Any]] = copier(StepResult, "output")
 Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 
 CHILD = "child"
@@ -148,8 +150,7 @@ def derive(recorded: Recorded, path: str, run_id: str) -> None:
     for known in reversed([path, *recorded.paths_below(path)] if path else ()):
         record = recorded.at(known)
         if record.end is not None and record.derived and record.end.output is None:
-            output = _output(recorded, known, record, run_id)
-            record.end = replace(record.end, output=output)
+            record.end = _with_output(record.end, _output(recorded, known, record, run_id))
 
 
 def steps_of(recorded: Recorded) -> tuple[Tree, dict[str, StepResult[Any]]]:

@@ -159,6 +159,8 @@ class PathTree:
     def __init__(self) -> None:
         self._paths: dict[str, PathState] = {}
         self._children: dict[str, dict[str, None]] = {}
+        self._begun_again = set[str]()
+        """The paths below which anything of a later attempt, or of a fallback, is recorded."""
         self._gaps: dict[str, PathState] = {}
         """Forgotten paths, as they were. They stay among the children of the step above, and so do
         the paths below them, for they may begin again.
@@ -276,9 +278,11 @@ class PathTree:
         if self._gaps:
             children = [child for child in children if child not in self._gaps]
         record = self._paths.get(path)
-        if not children or record is None or record.end is None:
+        if record is None or record.end is None:
             return children
         made = record.end.attempts
+        if made and path not in self._begun_again:
+            return children
         return [child for child in children if attempt_in(path, child) <= made]
 
     def _reached_children(self, path: str) -> Collection[str]:
@@ -289,6 +293,8 @@ class PathTree:
         if not children or record is None or record.end is None:
             return children
         made, left = record.end.attempts, set(record.unreached_children)
+        if made and not left and path not in self._begun_again:
+            return children
         if record.attempts >= made:
             return [one for one in children if one not in left] if left else children
         return [one for one in children if one not in left and self._paths[one].attempt <= made]
@@ -312,6 +318,8 @@ class PathTree:
             if children is None:
                 children = self._children[home] = {}
             children[path] = None
+            if "~" in path and attempt_in(home, path) > 1:
+                self._begun_again.add(home)
         return state
 
     def _home(self, path: str) -> str:
@@ -337,7 +345,10 @@ class PathTree:
         if path.startswith(f"{above}~"):
             return attempt_in(above, path)
         known = self._paths.get(above)
-        return 1 if known is None or not known.attempts else known.attempts + 1
+        if known is None or not known.attempts:
+            return 1
+        self._begun_again.add(above)
+        return known.attempts + 1
 
 
 def attempt_in(above: str, path: str) -> int:

@@ -112,8 +112,8 @@ def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:
     """What all steps consumed; None if none reported it. A sub-workflow counts by its steps."""
     total, silent = None, 0
     for result in results:
-        if result.step_type != "subworkflow":
+        if result.usage is None:
+            silent += result.step_type == "agent" and result.status == "succeeded"
+        elif result.step_type != "subworkflow":
             total = add_usage(total, result.usage)
-            of_agent = result.step_type == "agent" and result.status == "succeeded"
-            silent += of_agent and result.usage is None
     return total + Usage(unpriced=silent, unknown=silent) if total and silent else total

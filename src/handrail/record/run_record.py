@@ -62,6 +62,8 @@ class Recorded(PathTree):
         self.last_message = 0
         self.begun_once: set[str] = set()
         """Steps that began and must not begin again, whether their record still counts or not."""
+        self.has_rollbacks = False
+        """Any step has a rollback, whether its record still counts or not."""
         self.unresolved: set[str] = set()
         """Paths whose output is of a class that is not known here yet."""
         self.failed_launches: list[ev.LadderStep] = []
@@ -325,6 +327,8 @@ class Recorded(PathTree):
         state.signal = event.signal
         state.fingerprint = event.fingerprint
         state.rollback = event.rollback
+        if event.rollback:
+            self.has_rollbacks = True
         state.cleanup = event.cleanup
         runs = event.verdict is not False
         if event.once and runs:
@@ -859,6 +863,8 @@ class Recorded(PathTree):
         """The steps below the path that succeeded, have a rollback, and were not undone; for the
         run itself, "", also those below forgotten paths.
         """
+        if not self.has_rollbacks:
+            return []
         return [
             known
             for known in (self.paths_below(path) if path else self._paths)

@@ -17,9 +17,8 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from functools import lru_cache
 from inspect import CO_VARARGS
-from operator import attrgetter
 from pathlib import Path
-from types import CodeType, FrameType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,6 +32,7 @@ from typing import (
 )
 
 import attrs
+import msgspec
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model import outcome
@@ -319,11 +319,10 @@ class Rollback:
     timeout_s: float = 60.0
 
 
-_set = object.__setattr__
+_set = msgspec.structs.force_setattr
 
 
-@attrs.frozen
-class Modifiers:
+class Modifiers(msgspec.Struct, frozen=True):
     """A step's modifiers; they take effect in a fixed order, in whatever order they are written."""
 
     when: Predicate | None = None
@@ -341,12 +340,15 @@ class Modifiers:
     holds: tuple[str, ...] = ()
     wait_s: float | None = None
     """How long the step waits for the claims in ``holds``."""
-    simple: bool = attrs.field(init=False, eq=False, repr=False)
-    """True if a leaf, once it may begin, needs nothing but attempts: the core takes a shortcut."""
+    simple: bool = True
+    """True if a leaf, once it may begin, needs nothing but attempts: the core takes a shortcut.
+    It follows from the others.
+    """
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         falls_back = self.on_error is not None
-        _set(self, "simple", not (falls_back or self.rollback or self.holds))
+        is_simple = not (falls_back or self.rollback or self.holds)
+        _set(self, "simple", is_simple)
 
 
 PLAIN = Modifiers()
@@ -365,8 +367,7 @@ def _timed(timeout_s: float) -> Modifiers:
     return Modifiers(timeout_s=timeout_s)
 
 
-_NAMES = tuple(field.name for field in attrs.fields(Modifiers) if field.init)
-_values = attrgetter(*_NAMES)
+_NAMES = tuple(name for name in Modifiers.__struct_fields__ if name != "simple")
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout", "wait_s": "holds"}
 MODIFIERS = frozenset({*(_CALLED.get(str(name), str(name)) for name in _NAMES), "answer"})
@@ -395,19 +396,18 @@ _NOT_ITS_OUTPUT = (
 )
 
 
-def take(step: object) -> None:
+def take(step: Step[Any]) -> None:
     """Mark the step as used: it is yielded to run, or becomes part of another step."""
     _set(step, "_taken", True)  # noqa: FBT003  # it takes no keywords
 
 
-@attrs.frozen(eq=False, repr=False, hash=False)
-class Step(Generic[T_co]):
+class Step(msgspec.Struct, Generic[T_co], frozen=True, eq=False, weakref=True):
     """One unit of work that has a verb; ``yield from`` it inside a workflow to get its output."""
 
     name: str
     verb: Verb
     modifiers: Modifiers = PLAIN
-    _taken: bool = attrs.field(default=False, init=False)
+    _taken: bool = False
     """True once the step was yielded, or became part of another one: the author did not forget it.
     """
 
@@ -440,6 +440,10 @@ class Step(Generic[T_co]):
                 return self is other
             raise WrongUse(_NOT_ITS_OUTPUT.format(step=self))
 
+        def __ne__(self, other: object) -> bool:
+            """As ``__eq__``."""
+            return not self == other
+
         __hash__ = object.__hash__
 
         def __del__(self) -> None:
@@ -454,24 +458,25 @@ class Step(Generic[T_co]):
 
     # -- modifiers ---------------------------------------------------------------------------
 
-    def _with(self, alone: Modifiers | None = None, **changes: Any) -> Any:
+    def _with(self, alone: Modifiers | None = None, **changes: Any) -> Step[Any]:
         """The step with these changes; ``alone`` has them and nothing else, to save time."""
         take(self)
-        if self.modifiers is not PLAIN:  # three times as fast as attrs.evolve
-            values = dict(zip(_NAMES, _values(self.modifiers), strict=True))
-            alone = Modifiers(**{**values, **changes})
-        changed: Step[Any] = Step(self.name, self.verb, alone or Modifiers(**changes))
-        return changed
+        if self.modifiers is PLAIN:
+            alone = alone or Modifiers(**changes)
+        else:
+            alone = msgspec.structs.replace(self.modifiers, **changes)
+            alone.__post_init__()  # not every version of msgspec calls it
+        return Step(self.name, self.verb, alone)
 
     def when(self, predicate: Predicate) -> Step[T_co | Skipped]:
         """Run only if ``predicate(ctx)`` is true; else the output is a falsy ``Skipped``."""
         _callable(predicate, ".when()", self.name, "ctx")
-        return cast("Step[T_co | Skipped]", self._with(when=predicate))
+        return self._with(when=predicate)
 
     def timeout(self, seconds: float | timedelta) -> Step[T_co]:
         """Fail an attempt that takes longer than this."""
         timeout_s = positive_seconds(seconds, "timeout")
-        return cast("Step[T_co]", self._with(_timed(timeout_s), timeout_s=timeout_s))
+        return self._with(_timed(timeout_s), timeout_s=timeout_s)
 
     def retry(
         self,
@@ -488,20 +493,20 @@ class Step(Generic[T_co]):
         alone = _retried(max_attempts) if backoff is None and on is None else None
         retry = Retry(max_attempts, backoff_of(backoff), on) if alone is None else alone.retry
         _once_or_retry(self.name, retry, once=self.modifiers.once)
-        return cast("Step[T_co]", self._with(alone, retry=retry))
+        return self._with(alone, retry=retry)
 
     def on_error(
         self, handler: Callable[[WorkflowContext, StepResult[Any]], Step[U]]
     ) -> Step[T_co | U]:
         """Run the step that ``handler(ctx, failed)`` returns instead, once all attempts failed."""
         _callable(handler, ".on_error()", self.name, "ctx", "failed")
-        return cast("Step[T_co | U]", self._with(on_error=handler))
+        return self._with(on_error=handler)
 
     def default(self, value: V) -> Step[T_co | V]:
         """Use this value if the step fails; its status is then ``defaulted``."""
         if self.modifiers.skip_on_error:
             raise DefinitionError(_TWO_FALLBACKS.format(name=self.name))
-        return cast("Step[T_co | V]", self._with(default=Default(value)))
+        return self._with(default=Default(value))
 
     def answer(self: Step[AgentResult[U]]) -> Step[U]:
         """Make the agent's answer itself the output, without its usage and session.
@@ -517,7 +522,7 @@ class Step(Generic[T_co]):
         modifiers = self.modifiers
         if default is not None:
             answer: Any = getattr(default.value, "output", default.value)
-            modifiers = attrs.evolve(modifiers, default=Default(answer))
+            modifiers = msgspec.structs.replace(modifiers, default=Default(answer))
         take(self)
         return Step(self.name, verb, modifiers)
 
@@ -525,7 +530,7 @@ class Step(Generic[T_co]):
         """Continue with a falsy ``Skipped`` if the step fails; its status is then ``skipped``."""
         if self.modifiers.default is not None:
             raise DefinitionError(_TWO_FALLBACKS.format(name=self.name))
-        return cast("Step[T_co | Skipped]", self._with(skip_on_error=True))
+        return self._with(skip_on_error=True)
 
     def with_rollback(
         self, action: RollbackAction, *, timeout: float | timedelta = 60.0
@@ -533,16 +538,16 @@ class Step(Generic[T_co]):
         """Undo this step with ``action(ctx)`` if it succeeded and the run does not."""
         _callable(action, ".with_rollback()", self.name, "ctx")
         rollback = Rollback(action, positive_seconds(timeout, "timeout of a rollback"))
-        return cast("Step[T_co]", self._with(rollback=rollback))
+        return self._with(rollback=rollback)
 
     def checkpoint(self) -> Step[T_co]:
         """Write the record of this step to disk, with fsync, before the run continues."""
-        return cast("Step[T_co]", self._with(CHECKPOINT, checkpoint=True))
+        return self._with(CHECKPOINT, checkpoint=True)
 
     def once(self) -> Step[T_co]:
         """Run at most once: if it was interrupted, it fails and is never run again."""
         _once_or_retry(self.name, self.modifiers.retry, once=True)
-        return cast("Step[T_co]", self._with(ONCE, once=True))
+        return self._with(ONCE, once=True)
 
     def inline(self) -> Step[T_co]:
         """Run a sync action on the event loop itself; only for one that returns at once.
@@ -554,7 +559,7 @@ class Step(Generic[T_co]):
                 f"step {self.name!r}: .inline() is for .python() and .call(), "
                 f"this is a {self.verb.kind} step"
             )
-        return cast("Step[T_co]", self._with(INLINE, inline=True))
+        return self._with(INLINE, inline=True)
 
     def uses(self, tag: str, amount: int = 1) -> Step[T_co]:
         """Take ``amount`` units of ``Limits(tags={tag: ...})`` while the step runs."""
@@ -562,7 +567,7 @@ class Step(Generic[T_co]):
             raise DefinitionError(f"step {self.name!r}: a tag must be a name, got {tag!r}")
         count_of(amount, f"uses({tag!r}) of step {self.name!r}")
         kept = tuple(pair for pair in self.modifiers.uses if pair[0] != tag)
-        return cast("Step[T_co]", self._with(uses=(*kept, (tag, amount))))
+        return self._with(uses=(*kept, (tag, amount)))
 
     def holds(self, name: str, *, wait: float | timedelta | None = None) -> Step[T_co]:
         """Claim this name while the step runs.
@@ -575,7 +580,7 @@ class Step(Generic[T_co]):
         kept = tuple(one for one in self.modifiers.holds if one != name)
         wait_s = self.modifiers.wait_s if wait is None else seconds_of(wait, "wait of .holds()")
         held = (*kept, check_name(name, "claim"))
-        return cast("Step[T_co]", self._with(holds=held, wait_s=wait_s))
+        return self._with(holds=held, wait_s=wait_s)
 
     def budget(self, budget: Budget) -> Step[T_co]:
         """Bound what the agents of this step, or of all steps below it, consume."""
@@ -587,7 +592,7 @@ class Step(Generic[T_co]):
                 f"step {self.name!r}: .budget() is for agents and for steps that hold others, "
                 f"this is a {self.verb.kind} step"
             )
-        return cast("Step[T_co]", self._with(budget=budget))
+        return self._with(budget=budget)
 
     # -- for engines that perform steps elsewhere ------------------------------------------------
 
@@ -631,6 +636,8 @@ def _callable(value: object, where: str, name: str, *given: str) -> None:
 
     handrail checks this early, because it calls a handler or rollback only after a failure.
     """
+    if type(value) is FunctionType and value.__code__.co_argcount == len(given):
+        return
     if not callable(value):
         raise WrongUse(f"step {name!r}: {where} takes a function, got {value!r}")
     code = getattr(value, "__code__", None)

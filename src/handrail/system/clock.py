@@ -16,9 +16,8 @@ class SystemClock:
     most that late; a wait ends early if the clock was set.
     """
 
-    def now(self) -> float:
-        """Unix seconds."""
-        return time.time()
+    now = staticmethod(time.time)
+    """Unix seconds. The function itself, as each step asks three times."""
 
     def elapsed(self) -> float:
         """Seconds of running time from an arbitrary start. Nothing sets it; it stops while the

@@ -355,7 +355,7 @@ class RunHost:
         lent = settings.session in self.machine.run.recorded.lent_sessions or settings.lent
         total = self._total_of(settings.session) or settings.session_usage
         settings = attrs.evolve(settings, lent=lent, session_usage=total)
-        step = attrs.evolve(attempt.step, verb=verb.with_settings(settings))
+        step = msgspec.structs.replace(attempt.step, verb=verb.with_settings(settings))
         take(step)
         return msgspec.structs.replace(attempt, step=step)
 
