@@ -2,9 +2,9 @@
 
 The blocks of a page run in order in one namespace, in an empty folder. A block that should be run
 but not shown is written in a comment: `<!-- invisible-code-block: python ... -->`; one that should
-be shown but not run has `<!-- skip: next -->` before it. What only compares a page with the code is in
-`tests/page_checks`, and runs behind its blocks, in the same namespace. A block of text below a line that ends in
-"It prints:" is what the block of Python before it printed.
+be shown but not run has `<!-- skip: next -->` before it. What only compares a page with the code is
+in `tests/page_checks`, and runs behind the blocks of the page, in their namespace. A block of text
+below a line that ends in "It prints:" is what the block of Python before it printed.
 """
 
 from __future__ import annotations
