@@ -2,8 +2,9 @@
 
 The blocks of a page run in order in one namespace, in an empty folder. A block that should be run
 but not shown is written in a comment: `<!-- invisible-code-block: python ... -->`; one that should
-be shown but not run has `<!-- skip: next -->` before it. A block of text below a line that ends in
-"It prints:" is what the block of Python before it printed.
+be shown but not run has `<!-- skip: next -->` before it. What only compares a page with the code is
+in `tests/page_checks`, and runs behind the blocks of the page, in their namespace. A block of text
+below a line that ends in "It prints:" is what the block of Python before it printed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import contextlib
 import io
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sybil import Example, Sybil
+from sybil import Document, Example, Region, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 NAME = "page"
+ROOT = Path(__file__).parent.parent
 PRINTED = "_printed"
 
 
@@ -56,9 +59,28 @@ def _compare(example: Example) -> None:
         assert printed.strip() == shown.strip(), printed
 
 
+def _check(example: Example) -> None:
+    example.namespace["PAGE_FILE"] = Path(example.path)
+    exec(compile(example.parsed.read_text("utf-8"), example.parsed, "exec"), example.namespace)
+
+
+def _checks(document: Document) -> Iterable[Region]:
+    """What compares the page with the code, behind its last block."""
+    place = Path(document.path).resolve().relative_to(ROOT)
+    file = (ROOT / "tests/page_checks" / place.relative_to(place.parts[0])).with_suffix(".py")
+    if place.parts[0] == "docs" and file.is_file():
+        end = len(document.text)
+        yield Region(end, end, file, _check)
+
+
 pytest_collect_file = Sybil(
-    parsers=[CodeBlockParser("python", _run), CodeBlockParser("text", _compare), SkipParser()],
-    path=str(Path(__file__).parent.parent),
+    parsers=[
+        CodeBlockParser("python", _run),
+        CodeBlockParser("text", _compare),
+        SkipParser(),
+        _checks,
+    ],
+    path=str(ROOT),
     patterns=["*.md"],
     setup=_open,
     teardown=_close,
