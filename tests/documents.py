@@ -2,9 +2,12 @@
 
 The blocks of a page run in order in one namespace, in an empty folder. A block that should be run
 but not shown is written in a comment: `<!-- invisible-code-block: python ... -->`; one that should
-be shown but not run has `<!-- skip: next -->` before it. What only compares a page with the code is
-in `tests/page_checks`, and runs behind the blocks of the page, in their namespace. A block of text
-below a line that ends in "It prints:" is what the block of Python before it printed.
+be shown but not run has `<!-- skip: next -->` before it. A block of text below a line that ends in
+"It prints:" is what the block of Python before it printed.
+
+What only compares a page with the code is in `tests/page_checks`, in parts that `# ---` divides. A
+part runs where the page calls `check()`, in the namespace of its blocks; those left run behind its
+last block.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextlib
 import io
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,8 @@ from sybil.parsers.markdown import CodeBlockParser, SkipParser
 NAME = "page"
 ROOT = Path(__file__).parent.parent
 PRINTED = "_printed"
+CHECKS = "_checks"
+DIVIDES = "\n# ---\n"
 
 
 class _Page:
@@ -59,18 +65,31 @@ def _compare(example: Example) -> None:
         assert printed.strip() == shown.strip(), printed
 
 
-def _check(example: Example) -> None:
-    example.namespace["PAGE_FILE"] = Path(example.path)
-    exec(compile(example.parsed.read_text("utf-8"), example.parsed, "exec"), example.namespace)
+def _load_checks(example: Example) -> None:
+    """Give the page `check()`, which runs the next part of its checks."""
+    file, names = example.parsed, example.namespace
+    names["PAGE_FILE"] = Path(example.path)
+    text, line, parts = file.read_text("utf-8"), 0, []
+    for part in text.split(DIVIDES):
+        parts.append(compile("\n" * line + part, file, "exec"))
+        line += part.count("\n") + DIVIDES.count("\n")
+    names[CHECKS] = deque(parts)
+    names["check"] = lambda: exec(names[CHECKS].popleft(), names)
+
+
+def _check_the_rest(example: Example) -> None:
+    while example.namespace[CHECKS]:
+        example.namespace["check"]()
 
 
 def _checks(document: Document) -> Iterable[Region]:
-    """What compares the page with the code, behind its last block."""
+    """What compares the page with the code, around its blocks."""
     place = Path(document.path).resolve().relative_to(ROOT)
     file = (ROOT / "tests/page_checks" / place.relative_to(place.parts[0])).with_suffix(".py")
     if place.parts[0] == "docs" and file.is_file():
         end = len(document.text)
-        yield Region(end, end, file, _check)
+        yield Region(0, 0, file, _load_checks)
+        yield Region(end, end, file, _check_the_rest)
 
 
 pytest_collect_file = Sybil(
