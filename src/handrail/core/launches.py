@@ -295,8 +295,8 @@ def resume_launches(run: RunState, node: AgentNode, record: PathState, launched:
     if record.interrupted and fail_rather_than_repeat(run, node):
         return True
     base = last.next if last is not None else replace(FIRST, said=node.guidance)
-    if record.interrupted_usage is not None:
-        base = replace(base, spent=add_usage(base.spent, record.interrupted_usage))
+    broken_off = record.interrupted_usage
+    base = replace(base, spent=add_usage(base.spent, broken_off))
     if session is not None:
         base = replace(
             base,
@@ -305,7 +305,9 @@ def resume_launches(run: RunState, node: AgentNode, record: PathState, launched:
             session=session.session,
             backend=session.backend,
             reason=_PROCESS_ENDED,
-            session_usage=add_usage(base.session_usage, record.interrupted_usage),
+            session_usage=add_usage(
+                base.session_usage, None if broken_off == UNREPORTED else broken_off
+            ),
             guidance=(),
             said=(*base.said, *base.guidance),
         )

@@ -21,6 +21,7 @@ from handrail.model.paths import (
     is_limit_gate,
 )
 from handrail.model.results import (
+    UNREPORTED,
     AgentResult,
     Incident,
     OpenGate,
@@ -249,9 +250,11 @@ class Recorded(PathTree):
         """Note that the process died: the steps still at work were interrupted."""
         self._settle_what_is_over()
         for path in self._at_work:
-            if path in self._paths:
-                self._paths[path].crashes += 1
-                self._paths[path].interrupted = True
+            if (state := self._paths.get(path)) is not None:
+                state.crashes += 1
+                state.interrupted = True
+                if self._account(path).is_silent:
+                    state.interrupted_usage = add_usage(state.interrupted_usage, UNREPORTED)
         self._at_work.clear()
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
@@ -347,6 +350,7 @@ class Recorded(PathTree):
         state.interrupted = True
         if event.usage is not None:
             state.interrupted_usage = add_usage(state.interrupted_usage, event.usage)
+            self._account(event.path).interrupted(event.usage)
             if event.path in self._unsettled:
                 launch = self._unsettled[event.path]
                 self._settle(ev.BudgetSettled(event.path, launch, event.usage))
