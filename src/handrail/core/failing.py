@@ -66,7 +66,8 @@ def fail_for_good(
 
 def fail_rather_than_repeat(run: RunState, node: StepNode) -> bool:
     """Fail an interrupted leaf that is ``once`` or crashed too often; True if it was failed."""
-    record, error = run.recorded.at(node.path), None
+    record = run.recorded.at(node.path)
+    error: StepWasInterrupted | StepIsPoisonous | None = None
     if node.step.modifiers.once:
         error = StepWasInterrupted(node.path)
     elif record.crashes >= run.setting.max_crashes:

@@ -294,7 +294,8 @@ def resume_launches(run: RunState, node: AgentNode, record: PathState, launched:
         return True
     if record.interrupted and fail_rather_than_repeat(run, node):
         return True
-    base = last.next if last is not None else replace(FIRST, said=node.guidance)
+    first = replace(FIRST, reasks=node.reasks, said=node.guidance)
+    base = last.next if last is not None else first
     broken_off = record.interrupted_usage
     base = replace(base, spent=add_usage(base.spent, broken_off))
     if session is not None:

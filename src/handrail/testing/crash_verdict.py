@@ -14,7 +14,8 @@ from handrail.typed.field_words import TIMES
 Verdict: TypeAlias = Mapping[str, str]
 """Texts of a result's parts, keyed by the name of the part: ``output of step 'plan'``."""
 
-_LEFT_OUT = TIMES | {"replayed", "traceback"}
+# of a launch that was killed nobody knows what it used
+_LEFT_OUT = TIMES | {"replayed", "traceback", "unknown", "unpriced"}
 _OUR_TAG = "handrail:"
 _SHOWN = 200
 _BEFORE = 60
@@ -22,7 +23,8 @@ _BEFORE = 60
 
 
 def verdict_of(result: WorkflowResult[Any], codec: Codec) -> Verdict:
-    """All that a crash must not change; durations, and what was replayed, are left out.
+    """All that a crash must not change; durations, what was replayed, and how many launches did not
+    say what they used are left out.
 
     Values are written as the journal writes them, so that their types count too.
     """
