@@ -1,6 +1,6 @@
 """An approval service: a request may wait for a person for weeks, over restarts and deploys.
 
-    pip install 'handrail[web]' && uvicorn approvals:app
+    pip install '.[web]' && uvicorn --app-dir examples approvals:app
     curl -X POST 'localhost:8000/expenses/e-1?what=laptop&euros=1200'
     curl 'localhost:8000/expenses/e-1'
     curl -X POST 'localhost:8000/expenses/e-1/answer?value=yes&who=ana'

@@ -110,6 +110,6 @@ def table(names: list[str], ended: list[StepResult[Fix]]) -> str:
             done = result.output
             rows.append(f"| {name} | {done.title} | {done.branch} | {done.risk} |")
         else:
-            why = (result.error or result.status).partition("\n")[0]
+            why = result.reason or result.status
             rows.append(f"| {name} | not fixed: {why} | | |")
     return "\n".join(rows)

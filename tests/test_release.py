@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT, TOOLS = PYPROJECT["project"], PYPROJECT["tool"]
 
 
 def of_noxfile(*names: str) -> list[Any]:
@@ -87,3 +88,22 @@ def test_the_readme_names_every_extra() -> None:
     """Whoever reads it knows what can be installed beside the base."""
     text = (ROOT / "README.md").read_text("utf-8").partition("Extras: ")[2]
     assert set(re.findall(r"`(\w+)`", text)) == set(PROJECT["optional-dependencies"])
+
+
+def test_a_link_of_the_readme_leads_somewhere_on_the_page_of_an_index() -> None:
+    """There it has no repository around it: paths become addresses of what is there."""
+    hook = TOOLS["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = (ROOT / "README.md").read_text("utf-8")
+    for substitution in hook["substitutions"]:
+        text = re.sub(substitution["pattern"], substitution["replacement"], text)
+    source = PROJECT["urls"]["Source"]
+    pages = f"{source}/blob/main/"
+    raw = f"{source.replace('github.com', 'raw.githubusercontent.com')}/main/"
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]*)\)", text)
+    assert any(picture for picture, _ in links)
+    for picture, link in links:
+        assert link.startswith("https://")
+        own = raw if picture else pages
+        if link.startswith((raw, pages)):
+            assert (ROOT / link.removeprefix(own).partition("#")[0]).exists(), link
+    assert hook["fragments"] == [{"path": "README.md"}]

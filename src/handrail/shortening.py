@@ -104,23 +104,43 @@ _AROUND = re.compile(
 """What the error of a step around a failure begins with."""
 
 
-def reason_of(error: str, error_type: str | None = None) -> str:
-    """An error on one line: its class and its first line, without the steps around it.
+_FAILED_TEST = re.compile(
+    r"^[ \t]*(?:(?:FAIL(?:ED)?|ERROR|--- FAIL|not ok)\b:? [^(\n].*|test \S+ \.\.\. FAILED)$",
+    re.MULTILINE,
+)
+"""The line with which unittest, pytest, go, cargo and TAP name a test that failed."""
 
-    Of a traceback the line that names the exception counts.
+
+def failed_test_in(printed: str) -> str:
+    """The first line of a program's output that names a test that failed; empty without one."""
+    found = _FAILED_TEST.search(printed)
+    return "" if found is None else clean(found[0])
+
+
+def reason_of(error: str, error_type: str | None = None, limit: int = 500) -> str:
+    """An error on one line: its class and its first line, without the steps around it. Of a
+    program's output also the test that failed, of a traceback the line that names the exception.
+
+    If that is longer than ``limit``, its middle is left out.
     """
     said, kind = error, _kind_of(error_type)
     while (around := _AROUND.match(said)) is not None:
         said = said[around.end() :]
     said = said.removeprefix(f"{kind}: ")
-    first, traceback, frames = said.partition(TRACEBACK)
+    before, traceback, _ = said.partition(TRACEBACK)
+    lines, raised, test = [line for line in before.splitlines() if line.strip()], "", ""
     if traceback:
-        raised = [line for line in frames.splitlines() if line[:1].strip()]
-        first = first if len(first) <= 120 else f"{first[:70]} ... {first[-40:]}"
-        first += raised[-1] if raised else traceback
+        frames = said.rpartition(TRACEBACK)[2].splitlines()
+        raised = next((line for line in frames if line[:1].strip()), traceback)
+    if len(lines) == 1:  # what was raised is said behind it
+        lines, raised = [lines[0] + raised], ""
     else:
-        first = next((line for line in said.splitlines() if line.strip()), "")
-    return error_text(first, error_type)
+        test = failed_test_in("\n".join(said.splitlines()[1:]))
+    told = clean(" ... ".join(filter(None, (*lines[:1], test, raised))), _SCANNED)
+    if len(told) > limit:
+        head = shortened(told, limit * 2 // 3, mark=" ... ")
+        told = head + shortened(told, limit - len(head), "tail", mark="")
+    return error_text(told, error_type, _SCANNED)
 
 
 def error_text(error: str | None, error_type: str | None = None, limit: int = 200) -> str:

@@ -388,7 +388,21 @@ async def test_a_crash_is_no_way_out(repo: Path, launch: Callable[..., Any], run
     with pytest.raises(ScopeViolated, match="killed") as caught:
         await launch(repo, lambda _: None, "src/**", interrupted=True)
     assert caught.value.files == ("docs/guide.md (changed)",)
+    begins = [line.partition(" ")[0] for line in str(caught.value).splitlines()[2:]]
+    assert begins == [
+        "These",
+        "They",
+        "What",
+    ]  # were undone; are all since a kill; was undone is in
     assert git(repo, "status", "--porcelain") == ""
+
+
+def test_what_is_set_aside_is_named_as_its_step(repo: Path) -> None:
+    """Also of a step in the worktree of another, whose branch has a mark in its name."""
+    tree = places_of(repo, "r", "fix/tree").worktree
+    places = places_of(tree, "r", "fix/tree/change")
+    assert places.parts[2] == "tree."
+    assert places.quarantine() == repo / ".handrail/quarantine/r/fix/tree/change.patch"
 
 
 async def test_there_must_be_a_repository(tmp_path: Path, launch: Callable[..., Any]) -> None:

@@ -16,7 +16,7 @@ from handrail import (
     workflow,
 )
 from handrail.model.results import Usage
-from handrail.testing import JumpClock
+from handrail.testing import JumpClock, crash_everywhere
 
 
 def test_launches_of_unknown_price_are_counted() -> None:
@@ -80,3 +80,15 @@ async def test_a_launch_that_was_stopped_is_of_unknown_price() -> None:
     result = await Executor(limits=Limits(tags={"one": 1})).run(flow)
     assert result.usage is not None
     assert (result.usage.cost_usd, result.usage.unpriced, result.usage.unknown) == (0.5, 1, 1)
+
+
+def test_a_launch_that_was_killed_leaves_the_output_as_it_would_have_been() -> None:
+    """What it used is unknown, and a run that was killed gives what any run gives."""
+    agent = Agent("a", "Do it.", backend=FakeBackend([AgentReply("done", session="s")] * 9))
+
+    @workflow
+    def flow() -> Steps[object]:
+        yield from step("a").agent(agent)
+        return (yield from step("b").agent(agent))
+
+    crash_everywhere(flow)

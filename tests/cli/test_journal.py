@@ -158,16 +158,31 @@ def test_wrong_usage_leaves_no_journal(cli: Cli) -> None:
     assert not Path(".handrail").exists()
 
 
+@pytest.mark.parametrize("named", [".handrail", "other"])
 @pytest.mark.parametrize(
     "words",
-    [["resume", "a"], ["plan", "a"], ["tail", "a"], ["cancel", "a"], ["answer", "a", "g", "yes"]],
+    [
+        *(
+            ["resume", "a"],
+            ["plan", "a"],
+            ["tail", "a"],
+            ["cancel", "a"],
+            ["answer", "a", "g", "yes"],
+        ),
+        *(["runs"], ["show", "a"], ["report", "a"], ["fork", "a"], ["verify"], ["work", "a"]),
+    ],
 )
-def test_without_a_journal_the_folder_is_named(cli: Cli, folder: Path, words: list[str]) -> None:
+def test_without_a_journal_the_folder_is_named(
+    cli: Cli, folder: Path, words: list[str], named: str
+) -> None:
     """One line says where it was looked for, and how to name another."""
-    outcome = cli(*words)
+    if named == ".handrail" and words == ["runs"]:
+        assert cli(*words).code == 0  # a project without runs yet
+        return
+    outcome = cli(*words, *([] if named == ".handrail" else ["--dir", named]))
 
     assert (outcome.code, outcome.out) == (2, "")
-    assert f"journal {folder}/.handrail/runs.db: does not exist" in outcome.err
+    assert f"journal {folder}/{named}/runs.db: does not exist" in outcome.err
     assert "--dir or HANDRAIL_DIR" in outcome.err
     assert outcome.err.count("\n") == 1
 
@@ -211,21 +226,27 @@ def test_a_folder_that_cannot_be_made_is_one_line(cli: Cli, folder: Path) -> Non
     assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["file", "runs.db"])
 @pytest.mark.parametrize(
-    "words", [["run", "flows.py:asks"], ["runs"], ["show", "a"], ["resume", "a"]]
+    "words",
+    [
+        *(["run", "flows.py:asks"], ["runs"], ["show", "a"], ["resume", "a"], ["plan", "a"]),
+        *(["tail", "a"], ["report", "a"], ["verify"], ["pause", "a"], ["ui"], ["mcp"]),
+    ],
 )
 def test_a_file_in_the_place_of_the_folder_is_one_line(
-    cli: Cli, folder: Path, words: list[str]
+    cli: Cli, folder: Path, words: list[str], name: str
 ) -> None:
-    """It is said that it must be a folder, and not to resume what never began."""
-    file = folder / "file"
+    """It is said that it must be a folder, and which; not to resume what never began."""
+    file = folder / name
     file.touch()
 
-    outcome = cli(*words, "--dir", "file")
+    outcome = cli(*words, "--dir", name)
 
     assert (outcome.code, outcome.out) == (2, "")
     said = f"{file}: is a file, and a journal is kept in a folder. Name a folder with --dir"
     assert said in outcome.err
+    assert (f" This one is in {folder}." in outcome.err) == (name == "runs.db")
     assert "resume the run" not in outcome.err
     assert outcome.err.count("\n") == 1
 

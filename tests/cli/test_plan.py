@@ -253,3 +253,50 @@ def test_what_failed_and_what_a_pattern_names_runs_again_by_each_command(cli: Cl
     assert cli("fork", "r2", "--rerun-failed").out == "2\n"
     assert did() == "b"
     assert cli("resume", "r", "--rerun-failed", "x").code == 2
+
+
+MANY = """
+from handrail import Steps, step, workflow
+
+def act(item: int) -> int:
+    raise ValueError(item)
+
+def one(item: int):
+    return step("s").call(act, item)
+
+def total(results: list[str]) -> int:
+    return len(results)
+
+@workflow
+def flow() -> Steps[int]:
+    done = yield from step("g").for_each(range(30), one, on_error="continue", max_concurrency=4)
+    return (yield from step("total").call(total, [member.status for member in done]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "late"),
+    [
+        ((), "kept if it is the same when the run reaches it, else the resume asks"),
+        (
+            ("--rerun-changed",),
+            "kept if it is the same when the run reaches it, else it runs again",
+        ),
+        (("--reuse-changed",), "kept when the run reaches it"),
+    ],
+)
+def test_a_plan_says_of_each_member_and_of_what_follows_what_a_resume_would_do(
+    cli: Cli, words: tuple[str, ...], late: str
+) -> None:
+    """Also of members that have to wait until others have ended."""
+    Path("many.py").write_text(MANY)
+    cli("run", "many.py", "--run-id", "r")
+
+    rows = cli("plan", "r", "--rerun-failed", *words).out.splitlines()
+    listed = cli("plan", "r", "--rerun-failed", *words, "--json").data["steps"]
+
+    members = [one["path"] for one in listed if one["state"] == "will run"]
+    assert members == ["g", *(f"g/{number}/s" for number in range(30))]
+    assert "  will run     ... 11 more (--json lists all)" in rows
+    (row,) = [row for row in rows if " total " in row]
+    assert row.endswith(f"succeeded; not yet compared with the code: {late}")

@@ -63,6 +63,18 @@ REFUSED = "handrail.errors.BudgetExceeded"
         ([start(), climb(1, kind="budget"), start(), end(PART)], Spent(1, PART, 0, 0)),
         ([start(), ev.AgentSessionStarted("code", "s"), start(), end(PART)], Spent(2, PART, 1, 1)),
         (
+            [
+                *(
+                    start(),
+                    ev.AgentSessionStarted("code", "s"),
+                    ev.StepInterrupted("code", "", PART),
+                ),
+                *(ev.RunResumed(), start(), ev.AgentSessionStarted("code", "s", launch=2)),
+                end(PART + PART),
+            ],
+            Spent(2, PART + PART, 0, 0),
+        ),
+        (
             [start(), ev.BudgetReserved("code", 1), end(), ev.BudgetSettled("code", 1, PART)],
             Spent(1, PART, 0, 0),
         ),

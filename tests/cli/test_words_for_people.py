@@ -65,6 +65,18 @@ async def test_a_reason_is_one_line_at_each_level(tmp_path: Path, number: int, s
         assert told["given_by"] is None
 
 
+MUCH = """exit code 1: F
+======
+FAIL: test_half (app.T)
+------
+Traceback (most recent call last):
+  File "t.py", line 7, in test_half
+AssertionError: 1 != 1.5
+
+FAILED (failures=1)
+"""
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
@@ -79,6 +91,27 @@ async def test_a_reason_is_one_line_at_each_level(tmp_path: Path, number: int, s
         ("", "x.Gone", "Gone"),
         ("it said: Traceback (most recent call last):\n  File\nE: no\n", None, "it said: E: no"),
         ("Traceback (most recent call last):", None, "Traceback (most recent call last):"),
+        (
+            MUCH,
+            "handrail.errors.StageFailed",
+            "StageFailed: exit code 1: F ... FAIL: test_half (app.T) ... AssertionError: 1 != 1.5",
+        ),
+        (
+            "exit code 1: F.\nE  assert 1 == 2\nFAILED test_a.py::test_b - assert 1 == 2\n1 failed",
+            None,
+            "exit code 1: F. ... FAILED test_a.py::test_b - assert 1 == 2",
+        ),
+        (
+            "exit code 1: --- FAIL: TestX (0.00s)\n    x_test.go:3: no",
+            None,
+            "exit code 1: --- FAIL: TestX (0.00s)",
+        ),
+        (
+            "exit code 1: \nrunning 1 test\ntest it ... FAILED\n",
+            None,
+            "exit code 1: ... test it ... FAILED",
+        ),
+        (f"no {'x ' * 400}end", None, f"no {'x ' * 165}... {'x ' * 79}end"),
     ],
 )
 def test_reasons(error: str, kind: str | None, said: str) -> None:

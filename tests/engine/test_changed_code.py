@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
 
+import handrail
 from handrail import (
     Executor,
     Limits,
     MemoryJournal,
     ReplayMismatch,
     Run,
+    RunNotFound,
     Step,
     StepFailed,
     Steps,
@@ -25,6 +29,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.testing import TextJournal
 from tests.engine.support import RUN, bound, just
 from tests.engine.test_driven_again import Driven
 
@@ -605,3 +610,27 @@ async def test_what_an_attempt_did_not_come_to_is_none_of_it_after_a_crash(*, di
     listed = [one.path for one in result.step_results]
     assert listed == ["child", "child/x", "child/instead", "last"]
     assert result.orphaned == ("child/y",)
+
+
+@pytest.mark.parametrize("name", ["r", "gone"])
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_error_points_at_the_line_of_the_caller(name: str, waits: bool) -> None:
+    """Of a resume that is refused there are two lines of handrail at most behind that line."""
+    given = [1]
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(abs, given[0])
+        yield from step("ask").ask("Go?", choices=["yes"])
+
+    executor = Executor(journal=TextJournal())
+    executor.options(run_id="r").run_sync(flow)
+    given[0] = 2
+    resume = partial(anyio.run, executor.resume) if waits else executor.resume_sync
+    with pytest.raises((ReplayMismatch, RunNotFound)) as caught:
+        resume(name, flow)
+    own = Path(handrail.__file__).parent.as_posix()
+    files = [entry.path.as_posix() for entry in caught.traceback]
+    assert files[0] == Path(__file__).as_posix()
+    assert sum(file.startswith(own) for file in files) == 2
+    assert waits or len(files) == 3

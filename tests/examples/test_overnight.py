@@ -63,7 +63,10 @@ def test_what_can_be_fixed_is_on_its_branch_and_the_rest_is_named(project: Path)
     _, title, branch, risk = (cell.strip() for cell in lines[2].strip("|").split("|"))
     assert (title, risk) == ("Fix half", "low")
     assert git(project, "show", f"{branch}:app.py") == "def half(n):\n    return n / 2.0\n"
-    assert lines[3].startswith("| moon | not fixed: ")
+    assert lines[3].startswith(
+        "| moon | not fixed: ValidationFailed: validation did not pass in 3 "
+    )
+    assert "tests: FAIL: test_half (test_app.T" in lines[3]
     assert git(project, "status", "--porcelain", "--untracked-files=no") == ""
     assert git(project, "log", "--format=%s") == "first\n"
 

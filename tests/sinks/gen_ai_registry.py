@@ -29,6 +29,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "gen_ai.request.temperature": float,
     "gen_ai.request.top_p": float,
     "gen_ai.response.finish_reasons": tuple,
+    "gen_ai.token.type": str,
     "gen_ai.usage.cache_read.input_tokens": int,
     "gen_ai.usage.cache_write.input_tokens": int,
     "gen_ai.usage.input_tokens": int,
@@ -43,6 +44,9 @@ PROVIDERS = {
     *("moonshot_ai", "openai", "perplexity", "x_ai"),
 }
 """The values of ``gen_ai.provider.name`` that are prescribed where one applies."""
+
+TOKEN_TYPES = {"input", "output"}
+"""The values of ``gen_ai.token.type``."""
 
 OPERATIONS = {"invoke_agent", "invoke_workflow"}
 """The values of ``gen_ai.operation.name`` for these spans."""

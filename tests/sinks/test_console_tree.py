@@ -579,7 +579,9 @@ def test_a_group_points_to_the_member_that_failed(tree: LiveRun, story: Story) -
     ]
 
 
-def test_much_output_of_a_stage_is_its_first_line(tree: LiveRun, story: Story) -> None:
+def test_much_output_of_a_stage_is_its_first_line_and_the_test_that_failed(
+    tree: LiveRun, story: Story
+) -> None:
     """What a test runner printed does not run over the rows below."""
     story.begin()
     story.start("verify", "validate")
@@ -587,7 +589,7 @@ def test_much_output_of_a_stage_is_its_first_line(tree: LiveRun, story: Story) -
     story.run("verify/1/tests", "stage", status="failed", error=much)
     story.end("verify", "failed", error=much)
     assert [row for row in drawn(tree) if "verify" in row] == [
-        "└─ ✗ verify  validate  3.0 s  ValueError: exit code 1: .FF"
+        "└─ ✗ verify  validate  3.0 s  ValueError: exit code 1: .FF ... FAIL: test_pages"
     ]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk import trace as sdk
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -141,3 +143,39 @@ def test_the_variable_is_a_list(value: str, wanted: bool) -> None:
     """The word is looked for among others, whole."""
     assert gen_ai.is_wanted({gen_ai.OPT_IN: value}) is wanted
     assert gen_ai.is_wanted({}) is False
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_each_metric_has_a_unit_and_names_of_the_registry_or_of_handrail(
+    asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No attribute of a metric is without a namespace; what a span has too has the same name."""
+    monkeypatch.setenv(gen_ai.OPT_IN, gen_ai.LATEST if asked else "")
+    reader = InMemoryMetricReader()
+    sink = OtelSink(meter_provider=MeterProvider([reader]))
+    agent = Agent("a", "Do it.", backend=FakeBackend(list(FAILURES), name="claude"))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("code").agent(agent)
+
+    Executor(clock=JumpClock(), sinks=[sink]).run_sync(flow)
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    units = {metric.name.removeprefix("handrail."): metric.unit for metric in metrics}
+    assert units == {
+        "steps": "{step}",
+        "launches": "{launch}",
+        "tokens": "{token}",
+        "cost": "{USD}",
+        "wait": "s",
+        "step.duration": "s",
+    }
+    points = [dict(point.attributes) for metric in metrics for point in metric.data.data_points]
+    for key, value in (item for point in points for item in point.items()):
+        assert key.startswith("handrail.") or type(value) is registry.TYPES[key], key
+    of_tokens = [point for point in points if "gen_ai.token.type" in point]
+    assert {point["gen_ai.token.type"] for point in of_tokens} == registry.TOKEN_TYPES
+    named = {point["gen_ai.provider.name"] for point in of_tokens}
+    assert named == ({"anthropic"} if asked else {"claude"})

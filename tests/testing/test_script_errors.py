@@ -257,3 +257,37 @@ def test_an_option_of_another_kind_is_refused(options: Any, text: str) -> None:
     with pytest.raises(WrongUse, match=text):
         Script.options(**options)
     assert Script.options(stages=None, limits=None)(several).pending
+
+
+@pytest.mark.parametrize(
+    ("done", "does", "path"),
+    [
+        ((), "make", "tree/(worktree)"),
+        (("tree/(worktree)", "tree/work"), "merge", "tree/(merge)"),
+        (("tree/(worktree)", "tree/work", "tree/(merge)"), "remove", "tree/(remove)"),
+        (("tree/(worktree)", OSError), "leave", "tree/(leave)"),
+    ],
+)
+def test_the_steps_of_git_around_a_body_are_named_with_what_to_write(
+    done: tuple[Any, ...], does: str, path: str
+) -> None:
+    """Who expects the step behind them is told which one comes first, and that it gives nothing."""
+
+    @workflow
+    def apart() -> Steps[int]:
+        return (yield from step("tree").worktree(inside))
+
+    script = Script(apart)
+    for ended in done:
+        if ended is OSError:
+            script.expect("tree/work").fails(ended)
+        else:
+            script.expect(ended).returns()
+    hint = f"script.expect({path!r}).returns()"
+    assert f"{path}  git, to {does} the worktree  ->  {hint}" in said(script.expect, "other")
+
+
+def inside() -> Steps[int]:
+    """The body in a worktree."""
+    yield from step("work").call(abs, -1)
+    return 1

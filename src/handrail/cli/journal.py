@@ -164,7 +164,8 @@ class Place:
         named = f"with --dir or {VARIABLE}."
         if self.folder.exists() and not self.folder.is_dir():
             why = "is a file, and a journal is kept in a folder"
-            raise Refused(str(self.folder), why, f"Name a folder {named}")
+            its = "" if self.folder.name != FILE else f" This one is in {self.base}."
+            raise Refused(str(self.folder), why, f"Name a folder {named}{its}")
         if self.file.is_dir():
             why = "is a folder, and a journal is a file"
             raise Refused(str(self.file), why, f"Move it away, or name another folder {named}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from handrail import Executor
@@ -16,6 +16,7 @@ from handrail.cli.options import CHANGED_STEPS, WHERE, ChangedSteps, Json, RunId
 from handrail.cli.report import change_lines, resume_commands, width_of
 from handrail.cli.run_text import describe_status
 from handrail.cli.target import workflow_of
+from handrail.engine.parts import OnChange
 from handrail.errors import StepChange
 from handrail.model.plan import Plan, PlannedStep
 from handrail.ports.journal import RunInfo
@@ -52,22 +53,25 @@ def plan(
             counted += [change.path for change in found.changes]
             found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if data is None:
-            _show(found, info, changed, place)
+            _show(found, info, changed, place, on_change or executor.parts.on_change)
         else:
             write_json(found.to_dict(), data)
     return Exit.SUCCEEDED
 
 
-def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> None:
+def _show(
+    found: Plan, info: RunInfo, changed: ChangedSteps, place: Place, on_change: OnChange
+) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
     width = max((width_of(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     alive = info.holder is not None
-    for step, count in _fold_recorded(found.steps):
-        if step is None:
-            print(f"  recorded     ... {count} more (--json lists all)")
+    late = _LATE["rerun" if info.forked_from is not None else on_change]
+    for step, count in _fold(found.steps):
+        state, remark = _state(step, alive=alive), _remark(step, late, alive=alive)
+        if count > 1:
+            print(f"  {state:11}  ... {count} more (--json lists all)")
             continue
-        state, remark = _state(step, alive=alive), _remark(step, alive=alive)
         path = path_text(step.path)
         path += " " * (width - width_of(path))
         row = f"{state:11}  {path}  {step.step_type:{kinds}}  {remark}"
@@ -88,19 +92,27 @@ def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> No
 
 
 _SHOWN = 10
-"""Steps shown at the beginning, and at the end, of a long row of recorded steps."""
+"""Steps shown at the beginning, and at the end, of a long row of steps in one state."""
+_LATE: Mapping[OnChange, str] = {
+    "refuse": "kept if it is the same when the run reaches it, else the resume asks",
+    "rerun": "kept if it is the same when the run reaches it, else it runs again",
+    "reuse": "kept when the run reaches it",
+}
+"""What becomes of a recorded step after others that must run first."""
 
 
-def _fold_recorded(steps: Sequence[PlannedStep]) -> Iterator[tuple[PlannedStep | None, int]]:
-    """The steps; the middle of a long row of recorded ones is None, with how many they are."""
-    for recorded, group in groupby(steps, lambda step: step.state == "recorded"):
+def _fold(steps: Sequence[PlannedStep]) -> Iterator[tuple[PlannedStep, int]]:
+    """The steps, each with 1; the middle of a long row that is recorded, or that will run, is one
+    of them, with how many they are.
+    """
+    for state, group in groupby(steps, lambda step: not step.interrupted and step.state):
         row = list(group)
         hidden = len(row) - 2 * _SHOWN
-        if not recorded or hidden < 2:
+        if state not in {"recorded", "will run"} or hidden < 2:
             yield from ((step, 1) for step in row)
             continue
         yield from ((step, 1) for step in row[:_SHOWN])
-        yield None, hidden
+        yield row[_SHOWN], hidden
         yield from ((step, 1) for step in row[-_SHOWN:])
 
 
@@ -110,7 +122,7 @@ def _state(step: PlannedStep, *, alive: bool) -> str:
     return step.state
 
 
-def _remark(step: PlannedStep, *, alive: bool) -> str:
+def _remark(step: PlannedStep, late: str, *, alive: bool) -> str:
     if step.interrupted and alive:
         return "is running"
     if step.interrupted and step.status == "failed":
@@ -118,7 +130,7 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
     if step.interrupted:
         return "was running when its process ended; will run again"
     if not step.reached:
-        return f"{step.status}; not yet compared with the code, which shows when the run reaches it"
+        return f"{step.status}; not yet compared with the code: {late}"
     if step.state == "orphaned":
         return "recorded, but the code no longer reaches it"
     if step.state == "will run" and step.status is not None:

@@ -65,6 +65,9 @@ MOST_OF_A_VALUE = 12
 """Lines that ``show`` prints of what a run returned."""
 
 
+_MOST_OF_A_REASON = 2_000
+
+
 class Section(NamedTuple):
     """Lines of one kind, with a title for forms that print one."""
 
@@ -122,7 +125,9 @@ def reason_lines(view: RunView) -> list[str]:
     """A line for each step that failed by itself."""
     causes = (step.cause for step in view.steps if step.state == "failed")
     return [
-        cause_in_short(_masked(cause)) for cause in causes if cause is not None and not cause.inner
+        cause_in_short(_masked(cause), _MOST_OF_A_REASON)
+        for cause in causes
+        if cause is not None and not cause.inner
     ]
 
 

@@ -203,7 +203,7 @@ def runs(
     """
     place = where.place(reads=True)
     with json_channel(wanted=as_json) as data:
-        journal = place.find() if place.is_there() else None
+        journal = place.find() if place.named or place.is_there() else None
         known = () if journal is None else runs_of(journal)
         found = [
             info

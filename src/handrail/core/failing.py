@@ -66,14 +66,17 @@ def fail_for_good(
 
 def fail_rather_than_repeat(run: RunState, node: StepNode) -> bool:
     """Fail an interrupted leaf that is ``once`` or crashed too often; True if it was failed."""
-    crashes = run.recorded.at(node.path).crashes
+    record = run.recorded.at(node.path)
+    error: StepWasInterrupted | StepIsPoisonous | None = None
     if node.step.modifiers.once:
-        fail_with(run, node, StepWasInterrupted(node.path), retryable=False)
-    elif crashes >= run.setting.max_crashes:
-        fail_with(run, node, StepIsPoisonous(node.path, crashes), retryable=False)
-    else:
-        return False
-    return True
+        error = StepWasInterrupted(node.path)
+    elif record.crashes >= run.setting.max_crashes:
+        error = StepIsPoisonous(node.path, record.crashes)
+    if error is not None:
+        failure = failure_of(error, retryable=False)
+        failure.usage = record.interrupted_usage
+        fail(run, node, failure)
+    return error is not None
 
 
 def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:

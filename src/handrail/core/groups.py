@@ -187,6 +187,8 @@ class GroupNode(CompositeNode):
                 fail(run, self, failure_of(members))
             return
         self.members = members
+        if run.looks_ahead and type(members) is Members and _size(verb) is not None:
+            members.window = None
         run.record(
             ev.GroupStarted(self.path, verb.kind, _size(verb), verb.on_error, members.window)
         )

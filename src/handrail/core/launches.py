@@ -30,7 +30,7 @@ from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
 from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
-from handrail.model.results import A_PERSON, UNREPORTED, add_usage
+from handrail.model.results import A_PERSON, add_usage
 from handrail.record.path_tree import PathState
 from handrail.record.results import incident_of
 from handrail.steps.verbs import wanted_by
@@ -294,9 +294,10 @@ def resume_launches(run: RunState, node: AgentNode, record: PathState, launched:
         return True
     if record.interrupted and fail_rather_than_repeat(run, node):
         return True
-    base = last.next if last is not None else replace(FIRST, said=node.guidance)
-    if record.interrupted_usage is not None:
-        base = replace(base, spent=add_usage(base.spent, record.interrupted_usage))
+    first = replace(FIRST, reasks=node.reasks, said=node.guidance)
+    base = last.next if last is not None else first
+    broken_off = record.interrupted_usage
+    base = replace(base, spent=add_usage(base.spent, broken_off))
     if session is not None:
         base = replace(
             base,
@@ -305,7 +306,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathState, launched:
             session=session.session,
             backend=session.backend,
             reason=_PROCESS_ENDED,
-            session_usage=add_usage(base.session_usage, record.interrupted_usage),
+            session_usage=add_usage(base.session_usage, broken_off),
             guidance=(),
             said=(*base.said, *base.guidance),
         )

@@ -393,6 +393,8 @@ class RunState:
         """True before a run that is resumed only to unwind is cancelled: no wait may end."""
         self.rehearses = not recorded.is_empty
         """True while the record is replayed, before anything new happens."""
+        self.looks_ahead = False
+        """True for a plan: all members of a group begin, where it is known how many they are."""
         self.after_rehearsal: list[Stop | StopMembers] = []
         self.paused: ev.RunSteered | None = recorded.paused
         """The event that paused the run, if it is paused: only clean-up begins meanwhile."""

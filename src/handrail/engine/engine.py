@@ -44,6 +44,7 @@ from handrail.engine.requests import (
     with_inputs,
 )
 from handrail.errors import (
+    HandrailError,
     InvalidInput,
     JournalDamaged,
     JournalFailed,
@@ -441,6 +442,8 @@ class Engine(TakesOptions):
                     definition = self._workflow_to_drive(history, given)
                     return await self._recorded_result(definition, history)
             raise
+        except HandrailError as error:  # only the caller's line is of interest
+            raise error.with_traceback(None) from error.__cause__
 
     async def _resume_from(  # noqa: PLR0917  # the arguments of one resume
         self,

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
-from handrail.errors import InsideEventLoop, InvalidInput
+from handrail.errors import HandrailError, InsideEventLoop
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -48,8 +48,8 @@ def run_outside(name: str, instead: str, function: Callable[..., Awaitable[T]], 
 
     try:
         anyio.run(keep)
-    except (KeyboardInterrupt, InvalidInput) as error:  # only the caller's line is of interest
-        raise error.with_traceback(None) from None
+    except (KeyboardInterrupt, HandrailError) as error:  # only the caller's line is of interest
+        raise error.with_traceback(None) from error.__cause__
     return kept[0]
 
 

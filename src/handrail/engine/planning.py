@@ -30,6 +30,7 @@ async def retrace(
 
     Nothing is performed. The machine's state can be read afterwards, but it cannot be used.
     """
+    machine.run.looks_ahead = True
     rehearsing, answer = rehearse(machine, first, lambda: now, shows=False), None
     try:
         while True:

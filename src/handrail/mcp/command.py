@@ -20,5 +20,7 @@ def mcp(*, read_only: bool = False, where: Where = WHERE) -> int:
         from handrail.mcp.server import serve
     except ModuleNotFoundError as error:
         raise Refused("mcp", f"{error.name} is missing", "Install handrail[mcp].") from error
-    serve(where.place(reads=True), reads=read_only)
+    place = where.place(reads=True)
+    place.is_there()  # refuses a place that is none
+    serve(place, reads=read_only)
     return Exit.SUCCEEDED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
-from handrail.shortening import reason_of, shortened
+from handrail.shortening import failed_test_in, reason_of, shortened
 from handrail.typed.reference import ELSEWHERE, IN_VALUE, OF_RECORD
 
 if TYPE_CHECKING:
@@ -765,4 +765,6 @@ class ValidationFailed(HandrailError):
 
 
 def _tail(text: str | None) -> str:
-    return shortened((text or "").strip(), 300, keep="tail")
+    """The end of what a program printed, behind the test that failed, if it names one before."""
+    tail, test = shortened((text or "").strip(), 300, keep="tail"), failed_test_in(text or "")
+    return tail if test in tail else f"{test}\n{tail}"

@@ -351,6 +351,7 @@ class Recorded(PathTree):
         state.interrupted = True
         if event.usage is not None:
             state.interrupted_usage = add_usage(state.interrupted_usage, event.usage)
+            self._account(event.path).interrupted(event.usage)
             if event.path in self._unsettled:
                 launch = self._unsettled[event.path]
                 self._settle(ev.BudgetSettled(event.path, launch, event.usage))

@@ -90,6 +90,12 @@ class Account:
         self._before = event.next.spent
         self._over = False
 
+    def interrupted(self, usage: Usage) -> None:
+        """Note what the launch at work used when it was interrupted."""
+        if self._next in self._used:
+            self._used[self._next] = usage
+            self._before = add_usage(self._before, usage)
+
     def failed(self, event: ev.AttemptFailed) -> None:
         """Note the end of an attempt that failed."""
         if event.error_type not in _REFUSED or self._next in self._used:
@@ -130,7 +136,9 @@ class Account:
 
 def _without(total: Usage | None, before: Usage | None) -> Usage | None:
     """What one launch used, from the totals with and without it; None if that is not known."""
-    if total is None or before is None:
+    if total is None or total == Usage():
+        return None
+    if before is None:
         return total
     own = own_usage(total, before)
     return None if own == Usage(cost_source=own.cost_source) else own

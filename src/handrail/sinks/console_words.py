@@ -34,14 +34,14 @@ def origin_from(cause: FailureCause, above: str = "") -> str:
     return where + clean(rest, _FOLLOWS) if rest.startswith("; ") else where
 
 
-def cause_in_short(cause: FailureCause) -> str:
+def cause_in_short(cause: FailureCause, most: int = 200) -> str:
     """The reason that a failure began with, after its path."""
-    return f"{path_text(cause.origin.path)}: {error_of(cause.origin)}"
+    return f"{path_text(cause.origin.path)}: {error_of(cause.origin, most)}"
 
 
-def error_of(cause: FailureCause) -> str:
+def error_of(cause: FailureCause, most: int = 200) -> str:
     """The reason of a failure, on one line, and where the author's code is."""
-    return reason_of(cause.error, cause.error_type) + at_line(cause)
+    return reason_of(cause.error, cause.error_type, most) + at_line(cause)
 
 
 def at_line(cause: FailureCause) -> str:

@@ -49,8 +49,8 @@ class OtelSink:
         if hasattr(self._tracer, "id_generator"):  # only a tracer that exports has one
             self._tracer.id_generator = self._ids
         meter = metrics.get_meter("handrail", meter_provider=meter_provider)
-        self._steps = meter.create_counter("handrail.steps", "1", "Steps that ended")
-        self._launches = meter.create_counter("handrail.launches", "1", "Launches of agents")
+        self._steps = meter.create_counter("handrail.steps", "{step}", "Steps that ended")
+        self._launches = meter.create_counter("handrail.launches", "{launch}", "Launches of agents")
         self._tokens = meter.create_counter("handrail.tokens", "{token}", "Tokens of agents")
         self._cost = meter.create_counter("handrail.cost", "{USD}", "Dollars that agents cost")
         self._waits = meter.create_histogram("handrail.wait", "s", "Waits for people and for caps")
@@ -75,9 +75,10 @@ class OtelSink:
             case ev.AgentFinished():
                 self._launch(run, event)
             case ev.LadderStep(due=due) if due > event.at:
-                self._waits.record(due - event.at, {"reason": event.kind, "kind": "time"})
+                facts = {"handrail.wait.kind": "time", "handrail.wait.reason": event.kind}
+                self._waits.record(due - event.at, facts)
             case ev.GateAnswered() if asked is not None:
-                self._waits.record(event.at - asked.since, {"kind": "answer"})
+                self._waits.record(event.at - asked.since, {"handrail.wait.kind": "answer"})
             case ev.WorkflowCompleted():
                 self._run_ended(run, event)
             case _:
@@ -130,12 +131,13 @@ class OtelSink:
         name = f"invoke_agent {facts['gen_ai.agent.name']}"
         key = f"{event.path}~launch {began!r} {turn}"
         self._span(run, key, name, began, event.at, facts, event.error, above=event.path)
-        labels = {"backend": backend, "status": event.status}
+        shared = ("gen_ai.provider.name", "handrail.launch.status")
+        labels = {name: facts[name] for name in shared if name in facts}
         self._launches.add(1, labels)
         usage = event.usage
         if usage is not None:
-            self._tokens.add(usage.input_tokens or 0, {**labels, "type": "input"})
-            self._tokens.add(usage.output_tokens or 0, {**labels, "type": "output"})
+            self._tokens.add(usage.input_tokens or 0, {**labels, "gen_ai.token.type": "input"})
+            self._tokens.add(usage.output_tokens or 0, {**labels, "gen_ai.token.type": "output"})
             self._cost.add(usage.cost_usd or 0.0, labels)
 
     def _run_ended(self, run: _Run, event: ev.WorkflowCompleted) -> None:

@@ -30,7 +30,14 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.steps.judging import stage_result, takes_one
-from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand, StageCheck
+from handrail.steps.leaves import (
+    AgentCall,
+    Generation,
+    PythonCall,
+    ShellCommand,
+    StageCheck,
+    TreeWork,
+)
 from handrail.steps.verbs import Step, Verb
 from handrail.steps.waits import SignalWait
 from handrail.testing.script_drive import Drive, NeedsEventLoop, OpenAttempt, run_to_end
@@ -64,7 +71,7 @@ def next_line(entry: Pending, now: float) -> str:
     """The line with which a test continues: ``script.expect('plan').returns(...)``."""
     match entry.waits:
         case "attempt":
-            end = "passes()" if entry.kind == "stage" else "returns(...)"
+            end = {"stage": "passes()", "git": "returns()"}.get(entry.kind, "returns(...)")
             return f"script.expect({entry.path!r}).{end}"
         case "rollback":
             return f"script.expect_rollback({entry.path!r}).returns()"
@@ -83,6 +90,8 @@ def _seconds_left(entry: Pending, now: float) -> float:
 
 
 def _of_whom(entry: Pending) -> str:
+    if isinstance(entry.verb, TreeWork):
+        return f", to {entry.verb.action} the worktree"
     subject = entry.verb.subject()
     return "" if subject is None else f" {subject!r}"
 

@@ -59,7 +59,7 @@ class ScopeViolated(AgentError):
         ]
         if self.patch is not None:
             again = shlex.join(["git", "apply", self.patch])
-            lines.append(f"They are in {self.patch}. To have them after all: {again}")
+            lines.append(f"What was undone is in {self.patch}. To have it after all: {again}")
         return "\n".join(lines)
 
 

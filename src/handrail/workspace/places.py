@@ -67,7 +67,7 @@ class Places:
 
     def quarantine(self) -> Path:
         """The path of a new patch file; neither it nor another of its name exists yet."""
-        first = self.base.joinpath("quarantine", *self.parts)
+        first = self.base.joinpath("quarantine", *map(without_mark, self.parts))
         number, name = 1, first.name
         while any(first.with_name(f"{name}.{end}").exists() for end in _QUARANTINED):
             number += 1

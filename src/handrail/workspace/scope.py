@@ -112,8 +112,8 @@ _MAX_PASSES = 10
 _SHOWN = 20
 _BEFORE = "before.json"
 _OF_EARLIER = (
-    "An earlier launch of this step was killed: whatever was changed since it began counts as the "
-    "agent's."
+    "They are all changes since an earlier launch of this step, which was killed, whoever made "
+    "them."
 )
 
 
@@ -235,7 +235,7 @@ class Scope:
         await self._restore_refs(branch, found)
         if found.files:
             if self.before.of_earlier:
-                found.notes.append(_OF_EARLIER)
+                found.notes.insert(0, _OF_EARLIER)
             head = await self._commits_of_others(after)
             alone = not self.reach.others
             put_back = replace(before, head=head)
