@@ -30,7 +30,7 @@ from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
 from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
-from handrail.model.results import A_PERSON, add_usage
+from handrail.model.results import A_PERSON, UNREPORTED, add_usage
 from handrail.record.path_tree import PathState
 from handrail.record.results import incident_of
 from handrail.steps.verbs import wanted_by
