@@ -33,4 +33,4 @@ def durable(count: int) -> None:
         run(count, SQLiteStore(str(Path(folder) / "durable.db")))
 
 
-report("python-durable", run, durable)
+report("python-durable", run, durable, 200)

@@ -6,11 +6,13 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from common import report
 
 from handrail import Executor, SqliteJournal, Steps, Workflow, step, workflow
+
+Durability: TypeAlias = Literal["process", "power"]
 
 
 async def one() -> int:
@@ -41,14 +43,15 @@ def memory(flow: Workflow[[int], int], count: int) -> None:
     assert Executor().run_sync(flow, count).unwrap() == count
 
 
-def durable(flow: Workflow[[int], int], count: int) -> None:
-    """Each step's start and end are in the file before the next begins."""
+def durable(flow: Workflow[[int], int], durability: Durability, count: int) -> None:
+    """Each step's start and end are in the file, or on disk, before the next begins."""
     with tempfile.TemporaryDirectory() as folder:
-        journal = SqliteJournal(Path(folder) / "runs.db")
+        journal = SqliteJournal(Path(folder) / "runs.db", durability=durability)
         assert Executor(journal=journal).run_sync(flow, count).unwrap() == count
         journal.close()
 
 
 for kind, function in (("async", one), ("plain", plain)):
     flow = flow_of(function)
-    report("handrail", partial(memory, flow), partial(durable, flow), of=kind)
+    report("handrail", partial(memory, flow), partial(durable, flow, "process"), of=kind)
+    report("handrail", None, partial(durable, flow, "power"), of=f"{kind}, safe when power fails")
