@@ -30,7 +30,7 @@ from handrail.model.results import (
 )
 from handrail.record.guidance import GivenGuidance
 from handrail.record.inbox import paused_by, unpause_of
-from handrail.record.path_tree import PathState
+from handrail.record.path_tree import PathState, Stretch
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
 from handrail.record.spending import Spent
@@ -156,6 +156,11 @@ class StepView:
     told: tuple[GivenGuidance, ...] = ()
     size: int | None = None
     """Of a group: how many members it has, if that is known."""
+    began: float | None = None
+    """When it began, or began again after an end."""
+    ended_at: float | None = None
+    stretches: tuple[Stretch, ...] = ()
+    """When it was at work."""
 
     @property
     def status(self) -> StepState:
@@ -217,6 +222,8 @@ class RunView:
     works: tuple[WorkView, ...] = ()
     stuck: WaitsFor | None = None
     denied: tuple[ev.SandboxDenied, ...] = ()
+    drives: tuple[tuple[float, float | None], ...] = ()
+    """When each drive began and ended; the end of one that goes on, or was killed, is None."""
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -349,6 +356,7 @@ class _View:
             self._works,
             stuck,
             tuple(recorded.denied),
+            tuple(recorded.drives),
         )
 
     def _needs(self) -> tuple[str, ...]:
@@ -415,13 +423,14 @@ class _View:
             cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
                 path, depth, kind, state, attempts, None, cause, None, answer, None, spent,
-                told=told, size=size,
+                told=told, size=size, began=step.began, stretches=step.stretches,
             )  # fmt: skip
         has_failed = end.error is not None or end.error_type is not None
         cause = FailureCause.of(path, end.name, end) if has_failed else None
         return StepView(
             path, depth, kind, end.status, end.attempts, end.duration_ms, cause, end.output, answer,
             step.undone, spent, end.handled, end.given_by, told, size,
+            step.began, step.ended_at, step.stretches,
         )  # fmt: skip
 
     def _unfinished(self, path: str, kind: str) -> StepState:
@@ -438,12 +447,16 @@ class _View:
         answer, gates = recorded.answers.get(path), question.gates or {}
         if answer is None:
             over = recorded.at(path.rpartition("/")[0]).ended()
-            return StepView(path, depth, "ask", "cancelled" if over else "waiting")
+            state: StepState = "cancelled" if over else "waiting"
+            return StepView(
+                path, depth, "ask", state, began=question.began, stretches=question.stretches
+            )
         since = min((gate.since for gate in gates.values()), default=0.0)
         duration_ms = max(0.0, (answer.at - since) * 1000)
         return StepView(
-            path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer
-        )
+            path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer,
+            began=question.began, ended_at=question.ended_at, stretches=question.stretches,
+        )  # fmt: skip
 
 
 def _with_causes(steps: list[StepView]) -> tuple[StepView, ...]:
