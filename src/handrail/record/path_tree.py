@@ -184,13 +184,13 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     @property
     def guidance(self) -> tuple[str, ...]:
         """The guidance that people gave its agent."""
-        given = [one.next for one in self.ladder if isinstance(one, ev.AgentGuided)]
+        given = [event.next for event in self.ladder if isinstance(event, ev.AgentGuided)]
         return (*given[-1].said, *given[-1].guidance) if given else ()
 
     @property
     def reasks(self) -> int:
         """How often its agent was asked again for an answer that fits."""
-        failed = [one.next for one in self.ladder if isinstance(one, ev.LadderStep)]
+        failed = [event.next for event in self.ladder if isinstance(event, ev.LadderStep)]
         return failed[-1].reasks if failed else 0
 
     @property
@@ -299,16 +299,16 @@ class PathTree:
         """The children of a path and of all paths below it, in order; ``whole``: also children that
         the end of their step did not reach.
         """
-        found: dict[str, dict[str, None]] = {}
+        tree: dict[str, dict[str, None]] = {}
         stack = [path]
         while stack:
             here = stack.pop()
             counting = self._counting(here) if whole else self._reached_children(here)
             children = sorted(counting, key=self._place)
             if children:
-                found[here] = dict.fromkeys(children)
+                tree[here] = dict.fromkeys(children)
                 stack.extend(children)
-        return found
+        return tree
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step below a path, with its result, marked as replayed; without steps that

@@ -833,7 +833,7 @@ class Recorded(PathTree):
         if not self.undoing:
             return None
         known = self._paths.keys() | self._gaps.keys()
-        above = {"", *(one for path in paths for one in ancestors_of(path, known))}
+        above = {"", *(above_path for path in paths for above_path in ancestors_of(path, known))}
         return min(self.undoing.keys() & above, default=None)
 
     def signals_left(self) -> dict[str, list[ev.SignalReceived]]:
@@ -859,7 +859,7 @@ class Recorded(PathTree):
     @property
     def incidents(self) -> list[Incident]:
         """The failed launches of agents, as a result lists them."""
-        return [incident_of(one) for one in self.failed_launches]
+        return [incident_of(event) for event in self.failed_launches]
 
     def gate(self, path: str, attempt: int) -> OpenGate | None:
         """The gate that this attempt opened."""
@@ -871,19 +871,19 @@ class Recorded(PathTree):
 
     def steps_begun(self) -> int:
         """How many steps began, in all drives, and still count."""
-        return sum(one.begun_seq > 0 for one in self._paths.values())
+        return sum(state.begun_seq > 0 for state in self._paths.values())
 
     @cached_property
     def session_totals(self) -> dict[str, Usage]:
         """The latest total usage of each agent session; totals only grow."""
-        found: dict[str, Usage] = {}
+        totals: dict[str, Usage] = {}
         for record in self._paths.values():
             result = record.end.output if record.end is not None else None
             if isinstance(result, AgentResult) and result.session and result.session_usage:
-                total, known = result.session_usage, found.get(result.session)
+                total, known = result.session_usage, totals.get(result.session)
                 if known is None or (total.tokens or 0) >= (known.tokens or 0):
-                    found[result.session] = total
-        return found
+                    totals[result.session] = total
+        return totals
 
     def to_undo(self, path: str) -> list[str]:
         """The steps below the path that succeeded, have a rollback, and were not undone; for the
