@@ -43,7 +43,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.paths import encode_key, join
 from handrail.model.results import qualified
-from handrail.record.comparing import equal
+from handrail.record.diff import equal
 from handrail.record.outputs import derive, resolve
 from handrail.record.path_tree import PathState, replayed
 from handrail.record.results import children_of

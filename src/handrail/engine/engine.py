@@ -629,7 +629,7 @@ class Engine(TakesOptions):
         Raises:
             RunNotFound: the journal lacks one.
         """
-        from handrail.record.comparing import diff_of
+        from handrail.record.diff import diff_of
 
         def compare() -> RunDiff:
             one, other = (
