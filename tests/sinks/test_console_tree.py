@@ -186,6 +186,7 @@ def test_the_last_round_ends_with_the_validation(tree: LiveRun, story: Story) ->
         "└─ ✓ verify  validate  3.0 s",
         "   └─ ✓ round 1: tests ✓  1.0 s",
     ]
+    assert len(tree._steps) == 0
 
 
 def test_another_attempt_of_a_composite_starts_afresh(tree: LiveRun, story: Story) -> None:
