@@ -40,6 +40,11 @@ def drawn(tree: LiveRun, height: int = 40, now: float | None = None) -> list[str
     return [text_of(line) for line in tree_lines(tree, height, now=now)]
 
 
+def test_a_run_that_has_told_nothing_yet_has_its_id_for_a_name(tree: LiveRun) -> None:
+    """There is a row for it before its first event."""
+    assert tree.root.name == "ship-1"
+
+
 def test_a_run_is_a_tree_of_its_steps(tree: LiveRun, story: Story) -> None:
     """Each step has a row with its sign, kind, attempts and time, below what it belongs to."""
     story.begin()
