@@ -78,7 +78,8 @@ class Played:
         told: Any = self.outcome
         if isinstance(told, AgentError):
             told = (told.kind, told.reason, told.retry_at, told.session, told.text, told.usage)
-        return (self.notices, told, self.finished, self.open_tools)
+        others = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return tuple({**others, "outcome": told}.values())
 
 
 @dataclass(frozen=True, slots=True)

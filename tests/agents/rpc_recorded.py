@@ -13,7 +13,7 @@ from handrail.agents.transport.rpc import Dialogue
 from handrail.errors import AgentError
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply
-from tests.agents.recorded import NOW, SAMPLES
+from tests.agents.recorded import NOW, SAMPLES, Played
 
 FOLDERS = {"codex_rpc": ("codex", "codex_rpc"), "acp": ("acp", "acp_rpc")}
 EXITED = Ending(0, now=NOW, after_s=1.0)
@@ -42,39 +42,15 @@ def _said(protocol: str, case: str, direction: str) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a dialogue made of a conversation."""
+class Held(Played):
+    """What a dialogue made of a conversation, and what it sent."""
 
-    notices: tuple[Notice, ...]
     sent: tuple[Any, ...]
-    outcome: AgentReply | AgentError
-    finished: bool
-    open_tools: int
 
     @property
     def methods(self) -> list[str]:
         """What it asked for, and for answers their results."""
         return [message.get("method") or json.dumps(message["result"]) for message in self.sent]
-
-    @property
-    def reply(self) -> AgentReply:
-        """The answer, which there must be."""
-        assert isinstance(self.outcome, AgentReply), self.outcome
-        return self.outcome
-
-    @property
-    def error(self) -> AgentError:
-        """The failure, which there must be."""
-        assert isinstance(self.outcome, AgentError), self.outcome
-        return self.outcome
-
-    @property
-    def summary(self) -> tuple[Any, ...]:
-        """All of it, in a form that can be compared."""
-        told: Any = self.outcome
-        if isinstance(told, AgentError):
-            told = (told.kind, told.reason, told.retry_at, told.session, told.text, told.usage)
-        return (self.notices, self.sent, told, self.finished, self.open_tools)
 
 
 def tell(dialogue: Dialogue, message: object) -> tuple[list[Notice], list[Any]]:
@@ -97,7 +73,7 @@ def hold(dialogue: Dialogue, messages: Iterable[object], ending: Ending = EXITED
         outcome: AgentReply | AgentError = dialogue.conclude(ending)
     except AgentError as error:
         outcome = error
-    return Held(tuple(notices), tuple(told), outcome, finished, open_tools)
+    return Held(tuple(notices), outcome, finished, open_tools, tuple(told))
 
 
 def with_unknown(value: Any, name: str = "zzUnknown") -> Any:

@@ -113,6 +113,23 @@ async def test_what_failed_in_a_group_runs_again_and_nothing_else(
     assert pages.did == ["b", "send"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_nothing_runs_again_that_nobody_named(*, stream: bool) -> None:
+    """A run that ended well although members failed gives its result, resumed in either way."""
+    pages = Pages("each", on_error="continue")
+    pages.items, pages.broken = ["a", "b"], {"b"}
+    executor = executor_of(TextJournal(), workflows=[pages.flow()])
+    first = await executor.run(pages.flow())
+    pages.did.clear()
+    if stream:
+        async with executor.stream_resume(first.run_id) as run:
+            pass
+        result = run.result
+    else:
+        result = await executor.resume(first.run_id)
+    assert (result.value, pages.did) == (first.value, [])
+
+
 @pytest.mark.parametrize(
     ("name", "done"), [("out", ["0b", "1b"]), ("out/1/in", ["1b"]), ("out/*/in", ["0b", "1b"])]
 )

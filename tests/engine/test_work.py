@@ -568,3 +568,12 @@ async def test_a_task_that_has_ended_leaves_no_node_behind() -> None:
     assert len(result.value.done) == 300
     assert len(seen) > 4
     assert max(seen) - before <= 2 * 4 + 2, seen
+
+
+async def test_a_payload_that_cannot_be_recorded_fails_the_step() -> None:
+    """The error names the task, and a default takes the place of the step."""
+    tasks = [Task("a", 1), Task("b", lambda: 0)]
+    flow = just(step("w").work(tasks, lambda _: step("x").call(int)).default("instead"))
+    result = await Executor(journal=MemoryJournal(), durable=True).run(flow)
+    assert result.value == "instead"
+    assert "the payload of 'b'" in str(result.step("w").handled[0].error)

@@ -8,34 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from examples.ship import Change, Plan, Report, ship
+from examples.ship import Change, Report, ship
 from handrail import Executor
 from handrail.agents.fake_agent import FakeAgent
 from handrail.testing import plugin
 from handrail.testing.fake_programs import FakeCli, Says
 from tests.examples.conftest import EXAMPLES, run
+from tests.examples.ship_parts import PLAN, TEST, edit
 
 fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
-
-PLAN = Plan("Have x be 2", ["Edit clean.py"], "Set x to 2")
-TEST = """\
-import unittest
-from clean import x
-
-class X(unittest.TestCase):
-    def test_x(self):
-        self.assertEqual(2, x)
-"""
-
-
-def edit(text: str, why: str) -> Callable[[], Change]:
-    """An edit of the file as a reply of an agent."""
-
-    def reply() -> Change:
-        Path("clean.py").write_text(text, "utf-8")
-        return Change(["clean.py"], why)
-
-    return reply
 
 
 @pytest.fixture

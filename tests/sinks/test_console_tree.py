@@ -40,6 +40,11 @@ def drawn(tree: LiveRun, height: int = 40, now: float | None = None) -> list[str
     return [text_of(line) for line in tree_lines(tree, height, now=now)]
 
 
+def test_a_run_that_has_told_nothing_yet_has_its_id_for_a_name(tree: LiveRun) -> None:
+    """There is a row for it before its first event."""
+    assert tree.root.name == "ship-1"
+
+
 def test_a_run_is_a_tree_of_its_steps(tree: LiveRun, story: Story) -> None:
     """Each step has a row with its sign, kind, attempts and time, below what it belongs to."""
     story.begin()
@@ -186,6 +191,7 @@ def test_the_last_round_ends_with_the_validation(tree: LiveRun, story: Story) ->
         "└─ ✓ verify  validate  3.0 s",
         "   └─ ✓ round 1: tests ✓  1.0 s",
     ]
+    assert len(tree._steps) == 0
 
 
 def test_another_attempt_of_a_composite_starts_afresh(tree: LiveRun, story: Story) -> None:

@@ -12,36 +12,18 @@ from temporalio.client import Client
 
 from examples.research import research
 from examples.review_files import review_files
-from examples.ship import Change, Plan, Report, ship
+from examples.ship import Report, ship
 from handrail import Executor
 from handrail.agents.fake_agent import FakeAgent
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.testing.conformance import by_path, essence, history_differences
 from handrail.testing.contracts.host import history_of
 from tests.examples.conftest import repository
+from tests.examples.ship_parts import PLAN, TEST, edit
 
 pytestmark = pytest.mark.temporal
 _ = repository  # a fixture, which pytest finds by its name here
 EXAMPLES = (research, review_files, ship)
-PLAN = Plan("Have x be 2", ["Edit clean.py"], "Set x to 2")
-TEST = """\
-import unittest
-from clean import x
-
-class X(unittest.TestCase):
-    def test_x(self):
-        self.assertEqual(2, x)
-"""
-
-
-def edit(text: str, why: str) -> Callable[[], Change]:
-    """An edit of the file as a reply of an agent."""
-
-    def reply() -> Change:
-        Path("clean.py").write_text(text, "utf-8")
-        return Change(["clean.py"], why)
-
-    return reply
 
 
 def agents() -> dict[str, FakeAgent]:

@@ -32,15 +32,15 @@ STOP, ALLOW = "stop", "allow"
 
 def scopes_above(run: RunState, node: Node) -> tuple[Scope, ...]:
     """The budgets that bound a launch of this node, innermost first."""
-    found: list[Scope] = []
+    scopes: list[Scope] = []
     above: Node | None = node
     while above is not None:
         if isinstance(above, StepNode) and above.step.modifiers.budget is not None:
-            found.append(Scope(above.path, above.step.modifiers.budget, above.started_at))
+            scopes.append(Scope(above.path, above.step.modifiers.budget, above.started_at))
         above = above.parent
     if run.limits.budget is not None:
-        found.append(Scope("", run.limits.budget, run.started_at))
-    return tuple(found)
+        scopes.append(Scope("", run.limits.budget, run.started_at))
+    return tuple(scopes)
 
 
 def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted: bool) -> bool:
@@ -111,16 +111,16 @@ def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope,
 
 def deadline_of(run: RunState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
     """When a budget of wall time stops a launch, and with which error; None for never."""
-    found: cmd.Deadline | None = None
+    deadline: cmd.Deadline | None = None
     for scope in scopes:
         if scope.budget.wall_s is None or scope.budget.on_breach != "fail":
             continue
         limit = _limit(run, scope, "wall_s", scope.budget.wall_s)
         due = scope.since + limit
-        if found is None or due < found.due:
+        if deadline is None or due < deadline.due:
             error = BudgetExceeded(scope.path, "wall_s", limit, limit)
-            found = cmd.Deadline(due, error)
-    return found
+            deadline = cmd.Deadline(due, error)
+    return deadline
 
 
 def _limit(run: RunState, scope: Scope, name: str, bound: float) -> float:

@@ -23,10 +23,10 @@ def note_step_change(run: RunState, above: str, step: Step[Any]) -> bool:
     recorded, must_end = run.recorded, False
     end = recorded.at(above).end
     made = 0 if end is None else end.attempts
-    for path, one in steps_within(above, step):
+    for path, inner in steps_within(above, step):
         if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
             continue  # the fallback's record; it has the name of a step that never began
-        change = change_of(run, path, one, recorded.fingerprint_of(path))
+        change = change_of(run, path, inner, recorded.fingerprint_of(path))
         if change is not None:
             must_end = note_change(run, change) or must_end
     return must_end

@@ -392,9 +392,9 @@ class VisibleResults(Mapping[str, StepResult[Any]]):
         scope = self._viewer
         while scope:
             scope = scope.rpartition("/")[0]
-            found = self.get(f"{scope}/{path}" if scope else path)
-            if found is not None:
-                return found
+            result = self.get(f"{scope}/{path}" if scope else path)
+            if result is not None:
+                return result
         return None
 
     def _is_visible(self, path: str) -> bool:

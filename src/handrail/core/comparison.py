@@ -102,9 +102,9 @@ class Comparison(Retracing):
 
     def _compare_stages(self, node: ValidationNode, stages: Any) -> None:
         """Compare the recorded stages, except those that only an executor knows by their names."""
-        found = {stage.name: stage for stage in stages}
+        by_name = {stage.name: stage for stage in stages}
         for path in self.known(node):
-            stage = found.get(path.rpartition("/")[2])
+            stage = by_name.get(path.rpartition("/")[2])
             if stage is not None:
                 step: Step[Any] = Step(stage.name, StageCheck(stage), Modifiers())
                 take(step)  # nobody forgot it

@@ -499,8 +499,8 @@ class Conductor:
             return  # nothing was recorded before
         carried_out, stopped = rehearsal.to_carry_out(beyond, self.machine.run, self._cancel)
         self.todo.extend(carried_out)
-        for one in stopped:
-            self.jobs.append(partial(self.report_stop, one.path, one.attempt))
+        for command in stopped:
+            self.jobs.append(partial(self.report_stop, command.path, command.attempt))
 
     # -- what the loop and the line ask for -----------------------------------------------------
 

@@ -82,13 +82,13 @@ def cause_of(error: BaseException) -> str | None:
     """The step whose failure an exception of a body tells: it is that failure, or was raised
     ``from`` it. None: it is an error of the body's own.
     """
-    found: BaseException | None = error
+    cause: BaseException | None = error
     seen = set[int]()  # an exception may be raised from itself
-    while found is not None and id(found) not in seen:
-        if isinstance(found, StepFailed):
-            return found.result.path
-        seen.add(id(found))
-        found = found.__cause__
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, StepFailed):
+            return cause.result.path
+        seen.add(id(cause))
+        cause = cause.__cause__
     return None
 
 

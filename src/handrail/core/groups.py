@@ -312,13 +312,13 @@ class GroupNode(CompositeNode):
         member.started_at = run.now
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
-        told = verb.compared(item)
+        compared = verb.compared(item)
         if run.retraces:
-            run.enter_member(member, verb, told, value)
+            run.enter_member(member, verb, compared, value)
             return
-        if replay_member(run, member, verb, told, value):
+        if replay_member(run, member, verb, compared, value):
             return
-        digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)
+        digest = "" if run.codec is None else item_digest(compared, run.codec, run.setting.secrets)
         member.phase = Phase.RUNNING
         run.record(ev.MemberStarted(path, index, key, digest))
         begin_body(run, member, verb, value)
@@ -448,7 +448,7 @@ class GroupNode(CompositeNode):
         return self.verb.sequence(self._results_in_order()), RESULTS
 
     def _results_in_order(self) -> list[StepResult[Any]]:
-        return [one for _, one in sorted(self.members.results.items())]
+        return [result for _, result in sorted(self.members.results.items())]
 
     def not_begun(self) -> int:
         """How many members were never begun, as far as that is known."""
@@ -560,12 +560,12 @@ def _failures(members: Members) -> list[StepResult[Any]]:
 def _failures_text(members: Members) -> str:
     """Each failure by name; if there are many, all but the first by error type."""
     failed = _failures(members)
-    told = failed if len(failed) <= _FAILURES_TOLD else failed[:1]
-    text = "; ".join(f"member {one.name!r} failed: {one.error}" for one in told)
-    others = failed[len(told) :]
+    named = failed if len(failed) <= _FAILURES_TOLD else failed[:1]
+    text = "; ".join(f"member {member.name!r} failed: {member.error}" for member in named)
+    others = failed[len(named) :]
     if others:
-        counted = reasons_text(Counter(one.error_type for one in others))
-        names = _join_names([one.name for one in others])
+        counted = reasons_text(Counter(member.error_type for member in others))
+        names = _join_names([member.name for member in others])
         text += f"; {len(others)} more failed, {counted}: {names}"
     return text
 

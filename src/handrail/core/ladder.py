@@ -204,9 +204,9 @@ def _last_of(
         if over or (step.parked and kinds is not _CAPPED):
             break
         count, failed_at = count + 1, step.at
-    found = here[len(here) - count :]
-    first = next((place for place, one in enumerate(found) if one.kind in kinds), len(found))
-    return found[first:]
+    last = here[len(here) - count :]
+    first = next((place for place, step in enumerate(last) if step.kind in kinds), len(last))
+    return last[first:]
 
 
 def _shrink_context(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
@@ -256,7 +256,7 @@ def _launch(
 ) -> Launch:
     last = fault.launch
     form = _undelivered_rung(fault) if rung in _THE_SAME_AGAIN else None
-    said = shortened(fault.text, ANSWER_CHARS, keep="tail", mark="")
+    answer = shortened(fault.text, ANSWER_CHARS, keep="tail", mark="")
     return Launch(
         last.number + 1,
         last.turn + 1,
@@ -264,7 +264,7 @@ def _launch(
         session,
         last.route if route is None else route,
         fault.reason if form is None else last.reason,
-        (said or last.answer) if form is None else last.answer,
+        (answer or last.answer) if form is None else last.answer,
         last.reasks if reasks is None else reasks,
         fault.spent,
         fault.session_usage if session is not None else None,

@@ -125,10 +125,10 @@ def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
     sayings = run.guidance.for_launch(node.path)
     if not sayings:
         return which
-    said = (one.event for one in sayings)
-    which = replace(which, guidance=(*which.guidance, *(one.value for one in said)))
-    by = tuple([one.event.by or A_PERSON for one in sayings])
-    numbers = tuple([one.number for one in sayings])
+    steered = (saying.event for saying in sayings)
+    which = replace(which, guidance=(*which.guidance, *(event.value for event in steered)))
+    by = tuple([saying.event.by or A_PERSON for saying in sayings])
+    numbers = tuple([saying.number for saying in sayings])
     event = ev.AgentGuided(node.path, node.attempt, which, numbers, by)
     run.guidance.on_guided(event)
     node.ladder = (*node.ladder, event)
@@ -141,9 +141,9 @@ def validation_above(node: Node) -> Any:
     """The rounds so far of the validation that a fix step belongs to; None for other steps."""
     above = node.parent
     while above is not None:
-        found = above.validation_so_far() if isinstance(above, StepNode) else None
-        if found is not None:
-            return found
+        validation = above.validation_so_far() if isinstance(above, StepNode) else None
+        if validation is not None:
+            return validation
         above = above.parent
     return None
 

@@ -19,8 +19,8 @@ _OF_A_BODY = "a body must return a step or yield steps"
 
 def no_body(got: Any, where: str, path: str) -> NotAStep:
     """The mistake of a function that returns neither a step nor a generator."""
-    found = not_a_step(got, f"{where} (the body of {path!r})")
-    return NotAStep(found.got, found.where, found.hint, _OF_A_BODY)
+    mistake = not_a_step(got, f"{where} (the body of {path!r})")
+    return NotAStep(mistake.got, mistake.where, mistake.hint, _OF_A_BODY)
 
 
 def not_a_step(got: Any, where: str) -> NotAStep:

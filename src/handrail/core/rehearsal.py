@@ -154,7 +154,7 @@ class CatchingUp(Rehearsal):
 
     def left(self) -> list[cmd.Command]:
         """The commands that are still to be carried out."""
-        return [one for one in self.beyond if self._is_left(one)]
+        return [path for path in self.beyond if self._is_left(path)]
 
     def _is_left(self, command: cmd.Command) -> bool:
         if isinstance(command, (cmd.Perform, cmd.Queue)):
@@ -239,9 +239,9 @@ def to_carry_out(
         return list(beyond), []
     carried_out: list[cmd.Command] = [cmd.Record(ev.CancelRequested(cancel))]
     stopped: list[cmd.Perform | cmd.Queue] = []
-    for one in beyond:
-        if isinstance(one, (cmd.Perform, cmd.Queue)) and not cleans_up(run.nodes.get(one.path)):
-            stopped.append(one)
+    for path in beyond:
+        if isinstance(path, (cmd.Perform, cmd.Queue)) and not cleans_up(run.nodes.get(path.path)):
+            stopped.append(path)
         else:
-            carried_out.append(one)
+            carried_out.append(path)
     return carried_out, stopped

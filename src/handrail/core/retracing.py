@@ -43,7 +43,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.paths import encode_key, join
 from handrail.model.results import qualified
-from handrail.record.comparing import equal
+from handrail.record.diff import equal
 from handrail.record.outputs import derive, resolve
 from handrail.record.path_tree import PathState, replayed
 from handrail.record.results import children_of
@@ -461,15 +461,15 @@ class Retracing(RunState):
         base, attempt = node.base, max(1, node.attempt)
         if path in self._fell_back:
             base, attempt = path, recorded.at(path).attempts + 1
-        found = self._known.get((base, attempt))
-        if found is None:
+        children = self._known.get((base, attempt))
+        if children is None:
             prefix = f"{base}/" if base else ""
-            found = self._known[base, attempt] = [
+            children = self._known[base, attempt] = [
                 child
                 for child in recorded.children(path)
                 if child.startswith(prefix) and (not path or recorded.at(child).attempt == attempt)
             ]
-        return found
+        return children
 
     def outcome(self, node: Node) -> Outcome:
         """How a body, or an attempt, ended, as far as the record shows."""

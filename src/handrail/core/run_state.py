@@ -210,7 +210,7 @@ class AgentNode(LeafNode):
     @property
     def rungs(self) -> list[ev.LadderStep]:
         """The ladder steps of its attempt, without guidance."""
-        return [one for one in self.ladder if isinstance(one, ev.LadderStep)]
+        return [event for event in self.ladder if isinstance(event, ev.LadderStep)]
 
     def used_at_end(self, run: RunState, last: Usage | None) -> Usage | None:
         """Its total usage, with the launches of an attempt that was stopped between two."""
@@ -808,7 +808,7 @@ class RunState:
             node.attempt,
             abandoned=abandoned,
             usage=node.used_at_end(self, usage),
-            handled=tuple([Failure(*one.facts) for one in handled]),
+            handled=tuple([Failure(*failure.facts) for failure in handled]),
             given_by=given_by,
         )
         modifiers = step.modifiers
@@ -865,11 +865,11 @@ class RunState:
         reached = set(children_of(self.tree, path))
         made = max(node.attempt, 1)
         return tuple(
-            one
-            for one in known
-            if one not in reached
-            and attempt_in(path, one) <= made
-            and (recorded.at(one).ended() or recorded.children(one))
+            child
+            for child in known
+            if child not in reached
+            and attempt_in(path, child) <= made
+            and (recorded.at(child).ended() or recorded.children(child))
         )
 
     def mistake(self, error: HandrailError) -> None:

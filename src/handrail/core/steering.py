@@ -225,7 +225,7 @@ def _check_guide(run: RunState, event: ev.RunSteered) -> None:
         return
     node = run.nodes.get(path)
     if node is None:
-        if path in run.results or any(is_within(one, path) for one in run.results):
+        if path in run.results or any(is_within(ended, path) for ended in run.results):
             raise CannotSteer(run_id, f"step {path!r} has ended", _guide_otherwise(run))
     elif isinstance(node, StepNode) and _holds_no_agent(node):
         raise CannotSteer(run_id, f"step {path!r} launches no agent", _guide_otherwise(run))
@@ -300,10 +300,10 @@ def end_as_requested(run: RunState, node: StepNode) -> bool:
 
 def _accepted(node: StepNode, requests: list[ev.RunSteered]) -> ev.RunSteered | None:
     """The last output of the step's type, else the first skip, else a retry, if possible."""
-    outputs = [one for one in reversed(requests) if one.action == "complete"]
-    others = [one for one in requests if one.action != "complete"]
-    others.sort(key=lambda one: one.action == "retry")
-    return next((one for one in (*outputs, *others) if _is_possible(node, one)), None)
+    outputs = [request for request in reversed(requests) if request.action == "complete"]
+    others = [request for request in requests if request.action != "complete"]
+    others.sort(key=lambda request: request.action == "retry")
+    return next((request for request in (*outputs, *others) if _is_possible(node, request)), None)
 
 
 def _is_possible(node: StepNode, request: ev.RunSteered) -> bool:

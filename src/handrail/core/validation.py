@@ -104,9 +104,9 @@ class ValidationNode(CompositeNode):
         if done.passed:
             run.succeed(self, self.validation_so_far())
         elif number > verb.retry:
-            found = self.validation_so_far()
-            failure = failure_of(ValidationFailed(self.path, found))
-            failure.output = found
+            validation = self.validation_so_far()
+            failure = failure_of(ValidationFailed(self.path, validation))
+            failure.output = validation
             fail(run, self, failure)
         elif verb.on_failure is None:
             self._next_stage(run)
@@ -128,7 +128,7 @@ class ValidationNode(CompositeNode):
 
 def stage_result(result: StepResult[Any]) -> StageResult:
     """The result of a stage, from the result of the step that ran it."""
-    found = result.output
-    output = found.output if isinstance(found, StageResult) else ""
+    stages = result.output
+    output = stages.output if isinstance(stages, StageResult) else ""
     error = None if result.success else result.error
     return StageResult(result.name, result.success, output, error, result.duration_ms)

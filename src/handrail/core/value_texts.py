@@ -115,18 +115,18 @@ def failure_for_unserializable(
     Raises:
         OutputNotSerializable: the event is no end of a step, and the run cannot continue from it.
     """
-    kind, bases, said = qualified(type(error)), bases_of(error), str(error)
+    kind, bases, text = qualified(type(error)), bases_of(error), str(error)
     match event:
         case ev.StepCompleted(result=result) if (
             not attempts_over and result.status == "succeeded" and verb_of(result.step_type).leaf
         ):
-            return ev.AttemptFailed(event.path, result.attempts, said, kind, bases, retryable=False)
+            return ev.AttemptFailed(event.path, result.attempts, text, kind, bases, retryable=False)
         case ev.StepCompleted() | ev.MemberCompleted():
             failed: StepResult[object] = replace(
                 event.result,
                 status="failed",
                 output=None,
-                error=said,
+                error=text,
                 error_type=kind,
                 error_bases=bases,
                 traceback=None,

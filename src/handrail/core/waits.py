@@ -114,7 +114,7 @@ class GateNode(CompositeNode):
             known = None  # an answer to the old question does not answer this one
         since = run.now if known is None else known.since
         deadlines = (self._own_deadline(since), nearest_deadline(self, run.timers))
-        deadline = min((one for one in deadlines if one is not None), default=None)
+        deadline = min((due for due in deadlines if due is not None), default=None)
         return OpenGate(
             self.path,
             verb.question,

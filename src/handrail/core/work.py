@@ -152,7 +152,7 @@ class Queue:
             if urgency.get(key) == (priority, arrival):
                 del urgency[key]
                 if len(waiting) > 2 * len(urgency) + 64:  # too many stale entries
-                    waiting[:] = [(*place, one) for one, place in urgency.items()]
+                    waiting[:] = [(*place, task_id) for task_id, place in urgency.items()]
                     heapify(waiting)
                 return key
 
@@ -289,10 +289,10 @@ class WorkNode(GroupNode):
             run.record(ev.TasksQueued(self.path, tasks))
         self._edits.extend(run.edits.get(self.path, ()))
         self._has_unapplied = not recorded.is_empty or bool(self._edits)
-        begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
+        begun = [child for child in recorded.children(self.path) if self._is_mine(child)]
         if begun:
-            self._next_index = 1 + max(recorded.at(one).index for one in begun)
-            has_ends = any(recorded.at(one).end is not None for one in begun)
+            self._next_index = 1 + max(recorded.at(child).index for child in begun)
+            has_ends = any(recorded.at(child).end is not None for child in begun)
             self._asks = has_ends and not run.retraces
             verdict = recorded.stops.get(self.path)
             if verdict is not None and verdict.attempt == self.attempt:
@@ -365,15 +365,15 @@ class WorkNode(GroupNode):
     def _take_edit(self, run: RunState, event: ev.WorkEdited) -> None:
         queue = self.queue
         self._bring(run, event.add, None)
-        for one in event.drop:
-            key = encode_key(one)
+        for task_id in event.drop:
+            key = encode_key(task_id)
             if key not in queue.known:  # it has not arrived yet
-                self._unwelcome.setdefault(one, drop_reason(event))
+                self._unwelcome.setdefault(task_id, drop_reason(event))
             elif queue.drop(key):
-                self._dropped[one] = drop_reason(event)
-        for one, priority in event.priority.items():
-            self._moved[one] = priority
-            queue.move(encode_key(one), priority)
+                self._dropped[task_id] = drop_reason(event)
+        for task_id, priority in event.priority.items():
+            self._moved[task_id] = priority
+            queue.move(encode_key(task_id), priority)
         self._emit_growth(run)
 
     # -- members --------------------------------------------------------------------------------
@@ -459,12 +459,12 @@ class WorkNode(GroupNode):
             return None
         return self._mistake(member, "and for {1!r}: {0}", failure.error)
 
-    def _mistake(self, member: Node, said: str, about: Any) -> WrongUse:
+    def _mistake(self, member: Node, problem: str, about: Any) -> WrongUse:
         place = defined_at(self.verb.function) or f"step {self.path!r}"
         task = self.queue.known[_key(member.path)][0]
         return WrongUse(
             f"{place}: the body of {self.path!r} gives Found(value, children) for each task, "
-            f"{said.format(about, task.id)}"
+            f"{problem.format(about, task.id)}"
         )
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
@@ -561,7 +561,7 @@ class WorkNode(GroupNode):
             return (), self._why_stopped()
         mine = filter(self._is_mine, before)
         indices = self._indices or {path: index for index, path in enumerate(mine)}
-        paths = [one for one in paths if one in indices]
+        paths = [path for path in paths if path in indices]
         begun = [indices[path] for path in paths]
         keys = tuple(map(_key, paths)) if begun != sorted(begun) else ()
         cast("TaskMembers", self.members).undo_at = {index: at for at, index in enumerate(begun)}
@@ -591,8 +591,8 @@ def _same(run: RunState, known: Sequence[Task] | None, tasks: Sequence[Task]) ->
         return True
     identity = run.codec.identity
     return len(known) == len(tasks) and all(
-        one.id == other.id
-        and one.priority == other.priority
-        and identity(one.payload) == identity(other.payload)
-        for one, other in zip(known, tasks, strict=True)
+        task.id == given.id
+        and task.priority == given.priority
+        and identity(task.payload) == identity(given.payload)
+        for task, given in zip(known, tasks, strict=True)
     )

@@ -40,12 +40,12 @@ def edit_of(
     """
     if path is not None and not isinstance(path, str):
         raise WrongUse(f"edit_work(path=) takes the path of a step, got {path!r}")
-    if isinstance(add, Task) or not all(isinstance(one, Task) for one in add):
+    if isinstance(add, Task) or not all(isinstance(task, Task) for task in add):
         raise WrongUse(f"edit_work(add=) takes a list of Tasks, got {add!r}")
-    if isinstance(drop, str) or not all(isinstance(one, str) for one in drop):
+    if isinstance(drop, str) or not all(isinstance(task_id, str) for task_id in drop):
         raise WrongUse(f"edit_work(drop=) takes a list of ids, got {drop!r}")
     moved = {
-        one: priority_of(value, f"task {one!r}") for one, value in dict(priority or {}).items()
+        key: priority_of(value, f"task {key!r}") for key, value in dict(priority or {}).items()
     }
     if not (add or drop or moved):
         raise WrongUse("edit_work() takes what is to be done: add=, drop= or priority=")
@@ -67,18 +67,18 @@ def check_edit(
     """
     node = _open_work(run, event.path)
     run_id, path = run.setting.run_id, node.path
-    before = [one for one in coming if one.path == path]
-    added = {task.id for one in before for task in one.add}
-    dropped = {each: one for one in before for each in one.drop}
+    before = [edit for edit in coming if edit.path == path]
+    added = {task.id for edit in before for task in edit.add}
+    dropped = {key: edit for edit in before for key in edit.drop}
     for task in event.add:
         if encode_key(task.id) in node.queue.known or task.id in added:
             raise CannotSteer(run_id, f"there is a task {task.id!r} in step {path!r} already")
         added.add(task.id)
-    for one in (*event.drop, *event.priority):
-        if one in dropped:
-            raise CannotSteer(run_id, f"task {one!r} was {drop_reason(dropped[one])} already")
-        if one not in added:
-            _check_waits(run, node, one, driven=driven)
+    for key in (*event.drop, *event.priority):
+        if key in dropped:
+            raise CannotSteer(run_id, f"task {key!r} was {drop_reason(dropped[key])} already")
+        if key not in added:
+            _check_waits(run, node, key, driven=driven)
     add = tuple(_as_the_others(node, task) for task in event.add)
     return replace(event, path=path, add=add)
 
@@ -93,7 +93,7 @@ def _open_work(run: RunState, path: str) -> WorkNode:
     works = [node for node in run.nodes.values() if isinstance(node, WorkNode)]
     if not path:
         if len(works) != 1:
-            known = ", ".join(repr(one.path) for one in works)
+            known = ", ".join(repr(work.path) for work in works)
             which = f"Name one of {known}." if works else "A .work() step has one while it is open."
             raise CannotSteer(run_id, f"it has {len(works)} queues now", which)
         path = works[0].path
@@ -103,7 +103,7 @@ def _open_work(run: RunState, path: str) -> WorkNode:
             why = f"step {path!r} has ended"
         else:
             why = f"no work has begun at {path!r}"
-        known = ", ".join(repr(one.path) for one in works)
+        known = ", ".join(repr(work.path) for work in works)
         raise CannotSteer(run_id, why, f"At work: {known}." if works else "")
     if not node.is_open:
         why = node.queue.stopped or node.stop or "it ends just now"

@@ -154,17 +154,17 @@ class Bus:
                 except INTERRUPTIONS as interruption:
                     self.on_interruption(interruption)
                 except BaseException as again:  # noqa: BLE001  # it is dropped in its turn
-                    if all(kept is not other for other, _ in broken):
+                    if all(kept is not sink for sink, _ in broken):
                         broken.append((kept, again))
 
 
-def warn(said: str, *, run_id: str, **parts: Any) -> None:
+def warn(text: str, *, run_id: str, **parts: Any) -> None:
     """Log a warning; never raises an ``Exception``: a logger that fails must not end a run."""
     import structlog
 
     logger: Any = structlog.get_logger("handrail")
     with contextlib.suppress(Exception):
-        logger.warning(said, run_id=run_id, **parts)
+        logger.warning(text, run_id=run_id, **parts)
 
 
 def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:

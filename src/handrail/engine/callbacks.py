@@ -142,8 +142,8 @@ def _named(name: str, known: Mapping[str, Any]) -> tuple[str, ...]:
 def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:
     if isinstance(item, Stage):
         return item
-    found = known[item]
-    return found if isinstance(found, Stage) else Stage(item, found)
+    parameters = known[item]
+    return parameters if isinstance(parameters, Stage) else Stage(item, parameters)
 
 
 class Callbacks:

@@ -74,7 +74,7 @@ class CheckingJournal(JournalWrapper):
         Raises:
             OutputNotSerializable: one cannot be encoded; nothing is appended.
         """
-        for event in (*events, *(one.event for one in letters)):
+        for event in (*events, *(letter.event for letter in letters)):
             to_record(event, self.codec)
         self._behind.append_run(events, letters=letters, secrets=secrets)
 

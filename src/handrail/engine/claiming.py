@@ -181,7 +181,7 @@ class Claiming(StepClaims):
         from handrail.workspace.claims.resources import files_of
         from handrail.workspace.places import places_of, tree_name
 
-        found: list[Resource] = []
+        needs: list[Resource] = []
         run = self._conductor.machine.run
         node = run.nodes.get(command.path)
         tree = None if node is None else run.tree_of(node)
@@ -189,13 +189,13 @@ class Claiming(StepClaims):
         for name in wanted.names:
             repository = await self._repository(here, command.path)
             common = "" if repository is None else str(repository.common)
-            found.append(Resource(name, repository=common))
+            needs.append(Resource(name, repository=common))
         if wanted.worktree:
             repository = await self._repository(here, command.path)
             if repository is not None:
                 places = places_of(repository.root, self._conductor.run_id, command.path)
                 name = tree_name(places.branch)
-                found.append(Resource(name, repository=str(repository.common)))
+                needs.append(Resource(name, repository=str(repository.common)))
         if wanted.patterns is not None:
             folder: Path | None = here
             if not isinstance(command, cmd.Claim) and isinstance(command.step.verb, AgentCall):
@@ -204,14 +204,14 @@ class Claiming(StepClaims):
                     folder = Path(tree.inside(str(folder)))
             repository = None if folder is None else await self._repository(folder, command.path)
             if repository is not None:
-                found.append(files_of(repository, wanted.patterns))
+                needs.append(files_of(repository, wanted.patterns))
             elif isinstance(command, cmd.Claim):
                 raise DefinitionError(
                     f"step {command.path!r}: to hold files needs a git repository, and {here} is "
                     f"in none. Make it one (git init), or hold a name."
                 )
-        repositories = sorted({one.repository for one in found})
-        return [tuple(one for one in found if one.repository == each) for each in repositories]
+        repositories = sorted({need.repository for need in needs})
+        return [tuple(need for need in needs if need.repository == repo) for repo in repositories]
 
     async def _repository(self, folder: Path, path: str) -> Repository | None:
         from handrail.errors import CommandNotFound
@@ -219,10 +219,10 @@ class Claiming(StepClaims):
 
         if folder not in self._repositories:
             try:
-                found = await repository_of(folder, f"{self._loop.mark}/{path}/claims")
+                repository = await repository_of(folder, f"{self._loop.mark}/{path}/claims")
             except CommandNotFound:  # no git, or no folder: the step that works there reports it
-                found = None
-            self._repositories[folder] = found
+                repository = None
+            self._repositories[folder] = repository
         return self._repositories[folder]
 
     def on_finished(self, flight: Flight, outcome: Any) -> None:
@@ -327,7 +327,7 @@ class Claiming(StepClaims):
         from handrail.ports.claims import LaunchClaims
 
         own = self.held.get(path, ())
-        files = next((one for one in own if any(its.tree for its in one.resources)), None)
+        files = next((claim for claim in own if any(its.tree for its in claim.resources)), None)
         return LaunchClaims(self._claims, files, partial(self._take, path))
 
     def _take(
@@ -380,7 +380,7 @@ class Claiming(StepClaims):
         if self._configured is None and self._own is None:
             return
         with anyio.move_on_after(CLOSING_S, shield=True):
-            held = [one for own in self.held.values() for one in own]
+            held = [claim for own in self.held.values() for claim in own]
             for claim in [*self._releasing.values(), *held]:
                 await self._release(claim)
             self.held.clear()

@@ -94,7 +94,7 @@ class Engine(TakesOptions):
             from handrail.engine.checking import CheckingJournal
 
             self._journal = CheckingJournal(parts.journal)
-        self._listed = {one.definition.name: one.definition for one in parts.workflows}
+        self._listed = {flow.definition.name: flow.definition for flow in parts.workflows}
         self._known = dict(self._listed)
         """The workflows of runs, by name: those listed, and those that were given since to begin or
         resume a run, for calls that take no workflow. Copies share it."""
@@ -454,7 +454,7 @@ class Engine(TakesOptions):
         leased: Leased,
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        run_id, told = history[0].run_id, {*reuse, *rerun}
+        run_id, named = history[0].run_id, {*reuse, *rerun}
         self._sweep(run_id)
         rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
@@ -468,9 +468,9 @@ class Engine(TakesOptions):
                 mismatch.hint = step_names.reason_of(definition, mismatch, history)
                 on_change = self._parts.on_change
                 reuse, rerun = reading.accept_changes(
-                    history, mismatch, reuse, rerun, told=told, on_change=on_change
+                    history, mismatch, reuse, rerun, told=named, on_change=on_change
                 )
-                told.update(change.path for change in mismatch.changes)
+                named.update(change.path for change in mismatch.changes)
 
     def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
@@ -559,7 +559,7 @@ class Engine(TakesOptions):
             kept, recorded = cut_of(history, at, tuple(outputs or ()))
             rerun = reading.paths_named(kept, reading.with_failed(rerun, rerun_failed))
             reading.refuse_unknown(recorded, rerun)
-            if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
+            if inputs and not any(getattr(event, "fingerprint", "") for event in kept):
                 kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
                 recorded = Recorded(kept)
             name = fork_id or new_run_id(reading.workflow_named(history), now, journal.events)
@@ -597,7 +597,7 @@ class Engine(TakesOptions):
             history = reading.history_of(self._journal, run_id, secrets)
         except JournalDamaged as damaged:
             readable = damaged.readable
-            if at is None or not any(getattr(one, "path", None) == at for one in readable):
+            if at is None or not any(getattr(event, "path", None) == at for event in readable):
                 raise
             return readable, secrets
         if not secrets.missing:
@@ -632,11 +632,11 @@ class Engine(TakesOptions):
         Raises:
             RunNotFound: the journal lacks one.
         """
-        from handrail.record.comparing import diff_of
+        from handrail.record.diff import diff_of
 
         def compare() -> RunDiff:
             one, other = (
-                reading.history_of(self._journal, each, self._secrets()) for each in (a, b)
+                reading.history_of(self._journal, run_id, self._secrets()) for run_id in (a, b)
             )
             return diff_of(one, other, self._journal.codec.identity)
 
@@ -719,13 +719,13 @@ class Engine(TakesOptions):
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, run = await self._rehearsed(history, definition, reuse, rerun)
-                more = [one.rerun_path for one in run.changes]
+                more = [change.rerun_path for change in run.changes]
                 if not reading.is_fork(history) or set(rerun).issuperset(more):
                     break
-                changed.update((one.path, one) for one in plan.steps if one.state == "changed")
+                changed.update((step.path, step) for step in plan.steps if step.state == "changed")
                 mismatch = ReplayMismatch(run_id, run.changes, passed=run.passed)
                 rerun = reading.rerun_after(Recorded(history), history, mismatch, rerun)
-        steps = tuple(changed.get(one.path, one) for one in plan.steps)
+        steps = tuple(changed.get(step.path, step) for step in plan.steps)
         return replace(plan, steps=steps), rerun
 
     async def _narrowed(

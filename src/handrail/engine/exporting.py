@@ -66,8 +66,8 @@ def _locked(file: Path) -> BinaryIO:
     while True:
         stream = cast("BinaryIO", open_private(file, "ab"))
         fcntl.flock(stream, fcntl.LOCK_EX)
-        found = os.fstat(stream.fileno())
-        if file_identity(file) == (found.st_dev, found.st_ino):
+        status = os.fstat(stream.fileno())
+        if file_identity(file) == (status.st_dev, status.st_ino):
             stream.truncate(0)
             return stream
         stream.close()  # whoever had the lock has renamed or removed it
@@ -94,28 +94,28 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
         DamagedExport: the file is not as it was written. RunIdTaken: the journal has such a run.
     """
     with file.open("rb") as stream:
-        found = read_export(str(file), stream)
-    run_id = run_id or found.run_id
-    missing = {name for line in found.lines for name in missing_secrets(line.record, secrets)}
+        exported = read_export(str(file), stream)
+    run_id = run_id or exported.run_id
+    missing = {name for line in exported.lines for name in missing_secrets(line.record, secrets)}
     secrets = with_placeholders(secrets, sorted(missing))
-    events = [_event(str(file), run_id, line, journal.codec, secrets) for line in found.lines]
-    run = [one for one, line in zip(events, found.lines, strict=True) if line.letter is None]
+    events = [_event(str(file), run_id, line, journal.codec, secrets) for line in exported.lines]
+    run = [event for event, line in zip(events, exported.lines, strict=True) if line.letter is None]
     if not run or not isinstance(run[0], ev.WorkflowStarted):
         raise DamagedExport(str(file), 2, "it holds no run")
     run[0] = replace(run[0], labels={**run[0].labels, IMPORTED: file.name})
     wrong = find_unsound(run)
     if wrong is not None:
-        lines = [line.line for line in found.lines if line.letter is None]
+        lines = [line.line for line in exported.lines if line.letter is None]
         raise DamagedExport(str(file), lines[wrong[0]], wrong[1])
     letters = [
         _letter(str(file), line, event, journal.codec, secrets)
-        for event, line in zip(events, found.lines, strict=True)
+        for event, line in zip(events, exported.lines, strict=True)
         if line.letter is not None
     ]
     try:
         journal.append_run(run, letters=letters, secrets=secrets)
     except OutputNotSerializable as error:
-        raise DamagedExport(str(file), found.lines[-1].line, _unrecordable_text(error)) from None
+        raise DamagedExport(str(file), exported.lines[-1].line, _unrecordable_text(error)) from None
     return run_id
 
 
@@ -190,8 +190,8 @@ def _uncounted(event: Any, count: int) -> str | None:
 def _plain_fields(kind: Any, /) -> tuple[tuple[str, tuple[type, ...]], ...]:
     """The plain-data fields of an event or result class, each with the classes of its values."""
     hints = hints_of(kind)
-    found = ((one.name, tuple(_classes(hints.get(one.name)))) for one in fields(kind))
-    return tuple((name, classes) for name, classes in found if classes)
+    members = ((field.name, tuple(_classes(hints.get(field.name)))) for field in fields(kind))
+    return tuple((name, classes) for name, classes in members if classes)
 
 
 def _classes(hint: Any) -> Iterator[type]:
@@ -201,9 +201,9 @@ def _classes(hint: Any) -> Iterator[type]:
     elif hint is float:
         yield from (float, int)
     elif get_origin(hint) is Literal:
-        yield from {type(one) for one in get_args(hint)}
+        yield from {type(value) for value in get_args(hint)}
     elif get_origin(hint) is tuple:
         yield tuple
     elif get_origin(hint) in {Union, types.UnionType}:
-        each = [list(_classes(one)) for one in get_args(hint)]
-        yield from (one for classes in each for one in classes if all(each))
+        parts = [list(_classes(part)) for part in get_args(hint)]
+        yield from (cls for classes in parts for cls in classes if all(parts))

@@ -44,7 +44,7 @@ class InPlace:
     def may_change(self, verb: PythonCall) -> bool:
         """True if the action can reach anything that can change in place."""
         # fast road of in_place.InPlace.before
-        if any(type(one) not in _FIXED for one in verb.args):
+        if any(type(arg) not in _FIXED for arg in verb.args):
             return True
         return bool(verb.kwargs) or bool(self._outputs_in(verb))
 
@@ -52,10 +52,10 @@ class InPlace:
         """The objects that the action may change, each with its content now, as identity text."""
         # long road of in_place.InPlace.may_change
         given = [
-            one for one in (*verb.args, *(verb.kwargs or {}).values()) if type(one) not in _FIXED
+            arg for arg in (*verb.args, *(verb.kwargs or {}).values()) if type(arg) not in _FIXED
         ]
         given += self._outputs_in(verb)
-        return [(one, self._codec.identity(one)) for one in given]
+        return [(arg, self._codec.identity(arg)) for arg in given]
 
     def _outputs_in(self, verb: PythonCall) -> list[Any]:
         """The outputs that the action's function holds, whole or in part."""
@@ -69,7 +69,7 @@ class InPlace:
             if not held:
                 return []
             tops = self._outputs.up_to_now()
-            parts = (part for one in held for part, _ in itertools.islice(_parts(one), _LOOKED_AT))
+            parts = (part for arg in held for part, _ in itertools.islice(_parts(arg), _LOOKED_AT))
             owners = {tops.get(id(part)) for part in parts}
         except Exception:  # noqa: BLE001  # a user's properties may do anything
             return []
@@ -123,22 +123,22 @@ def _mutable_objects_in(action: Any) -> Iterator[Any]:
     """The objects inside a callable, through any depth of functions, that can change in place."""
     stack, seen = [action], set[int]()
     while stack:
-        one = stack.pop()
-        if id(one) in seen:
+        value = stack.pop()
+        if id(value) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, FunctionType):
-            stack += [_content(cell) for cell in one.__closure__ or ()]
-            stack += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
-        elif isinstance(one, functools.partial):
-            stack += [one.func, *one.args, *one.keywords.values()]
-        elif isinstance(one, (MethodType, BuiltinFunctionType)):
-            owner = one.__self__
-            stack += [getattr(one, "__func__", None), owner]
+        seen.add(id(value))
+        if isinstance(value, FunctionType):
+            stack += [_content(cell) for cell in value.__closure__ or ()]
+            stack += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        elif isinstance(value, functools.partial):
+            stack += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, (MethodType, BuiltinFunctionType)):
+            owner = value.__self__
+            stack += [getattr(value, "__func__", None), owner]
             if not isinstance(owner, (type, ModuleType)):
                 stack += getattr(owner, "__dict__", {}).values()
-        elif type(one) not in _FIXED and not isinstance(one, (type, ModuleType)):
-            yield one
+        elif type(value) not in _FIXED and not isinstance(value, (type, ModuleType)):
+            yield value
 
 
 def _content(cell: Any) -> Any:
@@ -163,18 +163,18 @@ def _parts(value: Any) -> Iterator[tuple[Any, str]]:
             stack.pop()
 
 
-def _inside(one: Any, at: str) -> Iterator[tuple[Any, str]]:
-    if type(one) is dict:
-        for key, item in cast("dict[object, object]", one).items():
+def _inside(value: Any, at: str) -> Iterator[tuple[Any, str]]:
+    if type(value) is dict:
+        for key, item in cast("dict[object, object]", value).items():
             if type(item) not in _FIXED:
                 yield item, f"{at}[{key!r}]"
-    elif type(one) in _HOLDERS:
-        for index, item in enumerate(cast("list[Any]", one)):
+    elif type(value) in _HOLDERS:
+        for index, item in enumerate(cast("list[Any]", value)):
             if type(item) not in _FIXED:
                 yield item, f"{at}[{index}]"
-    elif not isinstance(one, type):
-        for _, argument, _, _ in fields_of(type(one)) or ():
-            yield getattr(one, argument, None), f"{at}.{argument}"
+    elif not isinstance(value, type):
+        for _, argument, _, _ in fields_of(type(value)) or ():
+            yield getattr(value, argument, None), f"{at}.{argument}"
 
 
 def _difference(then: Any, now: Any) -> str:

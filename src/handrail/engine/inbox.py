@@ -98,12 +98,12 @@ class Inbox:
 
     def new(self) -> list[ev.Event]:
         """The events of messages that came since the last look and still apply to the run."""
-        found: list[ev.Event] = []
+        events: list[ev.Event] = []
         for letter in self._journal.letters(self._run_id, self.last_read):
             self.last_read = letter.number
             if self._counts(letter):
-                found.append(messages.event_of(letter))
-        return found
+                events.append(messages.event_of(letter))
+        return events
 
     def _counts(self, letter: Letter) -> bool:
         event = letter.event

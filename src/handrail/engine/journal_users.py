@@ -91,10 +91,10 @@ _lock = threading.Lock()
 def users_of(journal: Journal) -> JournalUsers:
     """The users of this journal; one object for all executors on it."""
     with _lock:
-        found = _users.get(journal)
-        if found is None:
-            found = _users[journal] = JournalUsers(journal)
-        return found
+        users = _users.get(journal)
+        if users is None:
+            users = _users[journal] = JournalUsers(journal)
+        return users
 
 
 @reset_in_child

@@ -119,7 +119,7 @@ class Watch:
             version = None if self._version is None else self._version()
             if version is not None and version == self._seen:
                 return
-            last = self._last_numbers({one.run_id for one in self.readers})
+            last = self._last_numbers({reader.run_id for reader in self.readers})
         except Exception as error:  # noqa: BLE001  # of any journal
             self.look_again()
             self._tell(self.readers, error)
@@ -138,10 +138,10 @@ class Watch:
         self._tell(self.readers)
 
     def _tell(self, readers: Iterable[Reader], error: Exception | None = None) -> None:
-        for one in readers:
-            self._told[one] = error
-            if one in self._waiting:
-                self._waiting[one].set()
+        for reader in readers:
+            self._told[reader] = error
+            if reader in self._waiting:
+                self._waiting[reader].set()
 
 
 _watches: RunVar[dict[tuple[Journal, Kind], Watch]] = RunVar("handrail watches")

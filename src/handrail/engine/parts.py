@@ -146,8 +146,8 @@ def check_callers_parts(
                 f"Put the event into a queue there, and await in a task of your own."
             )
     named: dict[str, Any] = {}
-    for one in workflows:
-        definition = one.definition
+    for workflow in workflows:
+        definition = workflow.definition
         first = named.setdefault(definition.name, definition)
         if first is not definition:
             raise _of_one_name(first, definition)
@@ -189,11 +189,11 @@ def definition_of(
     definition = getattr(workflow, "definition", None)
     if isinstance(definition, WorkflowDefinition):
         name = definition.function.__qualname__
-        for one in (each.definition for each in known):
-            if one.name == definition.name and one is not definition:
-                is_other = begins and one.function.__qualname__ != name
-                if is_other or not _written_in(one) & _written_in(definition):
-                    raise _of_one_name(one, definition)
+        for own in (workflow.definition for workflow in known):
+            if own.name == definition.name and own is not definition:
+                is_other = begins and own.function.__qualname__ != name
+                if is_other or not _written_in(own) & _written_in(definition):
+                    raise _of_one_name(own, definition)
         return definition
     if isinstance(workflow, str):
         raise WrongUse(
@@ -308,9 +308,9 @@ def _check_list(name: str, value: object) -> None:
     if not _is_list(value):
         raise _wrong(name, wanted, value)
     if name == "workflows" and isinstance(value, Collection):
-        for one in cast("Collection[object]", value):
-            if not isinstance(getattr(one, "definition", None), WorkflowDefinition):
-                raise _wrong(name, wanted, one)
+        for item in cast("Collection[object]", value):
+            if not isinstance(getattr(item, "definition", None), WorkflowDefinition):
+                raise _wrong(name, wanted, item)
 
 
 def _is_list(value: object) -> bool:

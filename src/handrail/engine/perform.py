@@ -358,21 +358,21 @@ class _Attempt:
 
         launch = self._command.launch
         if not is_agent(check):
-            said = await self.call(check, result.output)
-            return judged(agent.name, result, launch, said, None)
+            verdict = await self.call(check, result.output)
+            return judged(agent.name, result, launch, verdict, None)
         unseen = replace(
             self,
             _performer=replace(self._performer, emit_notice=lambda _: None),
             _command=msgspec.structs.replace(self._command, launch=Launch()),
         )
         try:
-            found = await unseen.launch(check, {"answer": result.output})
+            problem = await unseen.launch(check, {"answer": result.output})
         except AgentError as error:
             why = f"its check gave no verdict: {error}"
             used = add_usage(own(result, launch), error.usage)
             kind = error.kind if error.not_ready else None
             raise AgentError(agent.name, why, kind=kind, usage=used) from error
-        return judged(agent.name, result, launch, found.output, found.usage)
+        return judged(agent.name, result, launch, problem.output, problem.usage)
 
     async def worktree(
         self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None
@@ -467,12 +467,12 @@ class Replacements:
 
         launched = sorted(self._launched)
         near = {name: difflib.get_close_matches(name, launched, n=1) for name in unused}
-        said = ", ".join(
+        text = ", ".join(
             f"{name!r} (did you mean {near[name][0]!r}?)" if near[name] else repr(name)
             for name in unused
         )
         return (
-            f"agents= has names that no step of this run used: {said}. "
+            f"agents= has names that no step of this run used: {text}. "
             f"Launched as they are: {', '.join(map(repr, launched))}."
         )
 

@@ -68,14 +68,14 @@ async def plan_of(
     undoes = _undoes(machine, held)
     if ends_badly:
         undoes += _registered(machine, _innermost_first(machine), undoes)
-    finished = next((one.result for one in held if isinstance(one, cmd.Finish)), None)
+    finished = next((command.result for command in held if isinstance(command, cmd.Finish)), None)
     planned = list(_visited(machine))
-    seen = {one.path for one in planned}
+    seen = {step.path for step in planned}
     planned += (
         one for one in _unreached_steps(machine, over=finished is not None) if one.path not in seen
     )
     if ends_badly:
-        planned = [one for one in planned if one.state != "will run" or one.status is not None]
+        planned = [step for step in planned if step.state != "will run" or step.status is not None]
     elif finished is None:
         planned += _possible(machine.run.definition, {step.path for step in planned})
     return Plan(
@@ -104,7 +104,7 @@ def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:
 
     For each node that failed, the machine asks for one rollback at a time.
     """
-    first = tuple(one.path for one in held if isinstance(one, cmd.Undo))
+    first = tuple(command.path for command in held if isinstance(command, cmd.Undo))
     undoing = [node for node in _innermost_first(machine) if node.phase is Phase.UNDOING]
     return (*first, *_registered(machine, undoing, first))
 

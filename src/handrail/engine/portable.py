@@ -103,13 +103,13 @@ class PortableFormat:
         return parts
 
     def _view(self, view: cmd.View) -> AttemptParts:
-        found: AttemptParts = {"inputs": self._part(dict(view.inputs), view.path, "inputs")}
+        parts: AttemptParts = {"inputs": self._part(dict(view.inputs), view.path, "inputs")}
         results = list(view.results.values())
         if results:
-            found["results"] = self._part(results, view.path, "results")
+            parts["results"] = self._part(results, view.path, "results")
         if view.validation is not None:
-            found["validation"] = self._part(view.validation, view.path, "validation")
-        return found
+            parts["validation"] = self._part(view.validation, view.path, "validation")
+        return parts
 
     def _part(self, value: Any, path: str, name: str) -> msgspec.Raw:
         try:
@@ -126,7 +126,7 @@ class PortableFormat:
             CodeNotFound: an object that it names is not here.
         """
         parts: Mapping[str, msgspec.Raw] = _decode(text)
-        path, name, attempt = (_plain(parts[one]) for one in ("path", "step", "attempt"))
+        path, name, attempt = (_plain(parts[part]) for part in ("path", "step", "attempt"))
         on = self._read(parts, "retry_on")
         step: Step[Any] = Step(
             name,
@@ -159,14 +159,14 @@ class PortableFormat:
 
     def _read_verb(self, parts: Mapping[str, msgspec.Raw]) -> Verb:
         verb: Any = VERBS[_plain(parts["kind"])]
-        names = [one.name for one in fields(verb) if one.name in parts]
+        names = [field.name for field in fields(verb) if field.name in parts]
         return cast("Verb", verb(**{name: self._read(parts, name) for name in names}))
 
     def _read_view(self, parts: Mapping[str, msgspec.Raw], path: str) -> cmd.View | None:
         if "view" not in parts:
             return cmd.View(path, {}, VisibleResults({}, (), path))
         view: Mapping[str, msgspec.Raw] = _decode(parts["view"])
-        results = {one.path: one for one in self._read(view, "results") or ()}
+        results = {result.path: result for result in self._read(view, "results") or ()}
         shown = VisibleResults(results, (), path)
         return cmd.View(path, self._read(view, "inputs"), shown, self._read(view, "validation"))
 

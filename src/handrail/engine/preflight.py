@@ -51,9 +51,9 @@ def _value(node: ast.expr | None, function: FunctionType) -> Any:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return -number
         case ast.Tuple(elts=elements):
-            return tuple(_value(one, function) for one in elements)
+            return tuple(_value(element, function) for element in elements)
         case ast.List(elts=elements):
-            return [_value(one, function) for one in elements]
+            return [_value(element, function) for element in elements]
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
             return {_value(key, function): _value(value, function) for key, value in pairs}
@@ -63,11 +63,11 @@ def _value(node: ast.expr | None, function: FunctionType) -> Any:
             module = _value(base, function)
             if isinstance(module, ModuleType):  # of others an attribute may be computed
                 return vars(module)[name]
-        case ast.Call(func=func, args=args, keywords=keywords) if all(one.arg for one in keywords):
+        case ast.Call(func=func, args=args, keywords=keywords) if all(kw.arg for kw in keywords):
             made = _value(func, function)
-            if any(made is one for one in _CALLED):
-                given = {str(one.arg): _value(one.value, function) for one in keywords}
-                return made(*(_value(one, function) for one in args), **given)
+            if any(made is cls for cls in _CALLED):
+                given = {str(kw.arg): _value(kw.value, function) for kw in keywords}
+                return made(*(_value(argument, function) for argument in args), **given)
         case _:
             pass
     raise _Unknown

@@ -148,7 +148,7 @@ def _maps_texts(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     known = cast("Mapping[object, object]", value)
-    return all(isinstance(one, str) for one in (*known, *known.values()))
+    return all(isinstance(text, str) for text in (*known, *known.values()))
 
 
 # -- inputs and outputs ----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def with_inputs(
     Raises:
         WrongUse: the workflow has no such input. InvalidInput: a value is not of its type.
     """
-    annotations = {one.name: one.annotation for one in definition.parameters}
+    annotations = {parameter.name: parameter.annotation for parameter in definition.parameters}
     for name in given:
         if name not in annotations:
             meant = did_you_mean([name], sorted(annotations))

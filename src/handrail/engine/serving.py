@@ -424,7 +424,7 @@ class ServingEngine(SteeredEngine):
     def _awake(self, run_ids: Iterable[str]) -> int:
         """How many of these runs need room: all but those that sleep for long."""
         drivers = self._users.drivers
-        return sum(one not in drivers or not drivers[one].is_asleep(ASLEEP_S) for one in run_ids)
+        return sum(run not in drivers or not drivers[run].is_asleep(ASLEEP_S) for run in run_ids)
 
     async def _drive_due(self, info: RunInfo, at_work: set[str]) -> None:
         run_id = info.run_id

@@ -41,14 +41,14 @@ class StepNames:
         if self._steps is None:
             self._steps = _steps_of(self._definition)
         steps: Sequence[PossibleStep] = self._steps
-        if any(one.verb == "validate" for one in steps) or not any(
-            one.matches(viewer) for one in steps
+        if any(name.verb == "validate" for name in steps) or not any(
+            name.matches(viewer) for name in steps
         ):
             return
         name = asked.removeprefix("/").partition("/")[0]
-        names = [one.names[-1] for one in steps]
-        if not any(one.matches(name) for one in names):
-            near = did_you_mean([name], [one.text for one in names if one.literal])
+        names = [name.names[-1] for name in steps]
+        if not any(pattern.matches(name) for pattern in names):
+            near = did_you_mean([name], [pattern.text for pattern in names if pattern.literal])
             workflow = self._definition.name
             raise WrongUse(f"no step of workflow {workflow!r} is named {name!r}.{near}")
 
@@ -61,7 +61,7 @@ def no_step_at(definition: WorkflowDefinition, path: str) -> str | None:
     steps = _steps_of(definition)
     if _may_have(steps, path):
         return None
-    paths = [one.path for one in steps if one.literal]
+    paths = [name.path for name in steps if name.literal]
     near = did_you_mean([path], paths).strip()
     return near or f"Its steps: {', '.join(map(repr, paths[:_MOST]))}."
 
@@ -78,9 +78,9 @@ def _may_have(steps: Sequence[PossibleStep], path: str) -> bool:
     top, _, rest = path.partition("/")
     return (
         not steps
-        or any(one.matches(path) for one in steps)
+        or any(name.matches(path) for name in steps)
         # in a sub-workflow or a group: not all of its steps are known
-        or (bool(rest) and any(one.matches(top) for one in steps))
+        or (bool(rest) and any(name.matches(top) for name in steps))
     )
 
 
@@ -100,7 +100,7 @@ def reason_of(
             "it gives" if len(again) == 1 else "they give",
         )
         more = f" and {len(again) - 3} more" if len(again) > 3 else ""
-        flags = " ".join(f"--rerun {shlex.quote(one.path)}" for one in mismatch.changes[:3])
+        flags = " ".join(f"--rerun {shlex.quote(change.path)}" for change in mismatch.changes[:3])
         return (
             f" {names}{more} ran again after {first!r} was recorded, and what {them} now may have "
             f"changed it: add {flags} to follow."
@@ -121,7 +121,7 @@ def reason_of(
 def yielded_at(definition: WorkflowDefinition, path: str) -> str:
     """``file:line`` where the code yields a step; the function's first line if not known."""
     code = definition.function.__code__
-    lines = (one.line for one in _steps_of(definition) if one.matches(path))
+    lines = (name.line for name in _steps_of(definition) if name.matches(path))
     return f"{code.co_filename}:{next(lines, code.co_firstlineno)}"
 
 

@@ -66,35 +66,35 @@ def choice_of(name: str, choices: Sequence[Any], answer: Any, values: Sequence[A
         InvalidInput: there is none, or its text is missing.
     """
     prompts, offered = prompts_of(choices, values), answer_words(choices, values)
-    said: Any = answer  # whose type is not narrowed
-    given, text = said, None
+    typed: Any = answer  # whose type is not narrowed
+    given, text = typed, None
     if isinstance(answer, Choice):
-        given, text = said.value, said.text or None
+        given, text = typed.value, typed.text or None
         values = [cast("Any", of).value if isinstance(of, Choice) else of for of in values]
-    elif prompts and isinstance(answer, Mapping) and len(said) == 1:
-        ((given, text),) = said.items()
+    elif prompts and isinstance(answer, Mapping) and len(typed) == 1:
+        ((given, text),) = typed.items()
     for label in prompts if isinstance(answer, str) else ():
-        if said.startswith(f"{label}:"):
-            given, text = label, said.removeprefix(f"{label}:").strip() or None
+        if typed.startswith(f"{label}:"):
+            given, text = label, typed.removeprefix(f"{label}:").strip() or None
     for choice in _like(given, choices, values):
         if (text is not None) == (isinstance(choice, str) and choice in prompts):
             return choice if text is None else {choice: str(text)}
         break
-    raise InvalidInput(name, short_repr(said), f"one of: {', '.join(offered)}")
+    raise InvalidInput(name, short_repr(typed), f"one of: {', '.join(offered)}")
 
 
 def _like(answer: Any, choices: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """The choices that an answer may mean, the likeliest first."""
     from handrail.typed.convert import DoesNotFit, fit_json
 
-    alike = [one for one in choices if type(one) is type(answer) and one == answer]
-    alike += [one for one in choices if str(one) == str(answer)]
+    alike = [choice for choice in choices if type(choice) is type(answer) and choice == answer]
+    alike += [choice for choice in choices if str(choice) == str(answer)]
     if not alike and isinstance(answer, str):
         with contextlib.suppress(DoesNotFit):
             said = fit_json(answer, Any)
-            alike += [one for one in choices if type(one) is type(said) and one == said]
+            alike += [choice for choice in choices if type(choice) is type(said) and choice == said]
     pairs = zip(values, choices, strict=False)
-    alike += [one for value, one in pairs if type(value) is type(answer) and value == answer]
+    alike += [choice for value, choice in pairs if type(value) is type(answer) and value == answer]
     return alike
 
 

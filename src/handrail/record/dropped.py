@@ -59,15 +59,15 @@ class _Ends:
         """The steps that bodies yielded while they were cancelled."""
         self.undone: dict[str, int] = {}
         """The steps whose rollback ran, and that did not run again since."""
-        for path, one in self.counting.items():  # all in one go, as each resume does this
-            if one.end is not None:
-                self._by_status.setdefault(one.end.status, {})[path] = one.ended_seq
-            if one.begun_seq:
-                self.begun[path] = one.begun_seq
-            if one.cleanup and one.cleanup_seq:
-                self.cleaning_up[path] = one.cleanup_seq
-            if one.undone is not None and one.undone_seq:
-                self.undone[path] = one.undone_seq
+        for path, state in self.counting.items():  # all in one go, as each resume does this
+            if state.end is not None:
+                self._by_status.setdefault(state.end.status, {})[path] = state.ended_seq
+            if state.begun_seq:
+                self.begun[path] = state.begun_seq
+            if state.cleanup and state.cleanup_seq:
+                self.cleaning_up[path] = state.cleanup_seq
+            if state.undone is not None and state.undone_seq:
+                self.undone[path] = state.undone_seq
 
     def ended_as(self, status: str) -> dict[str, int]:
         """The paths that ended with this status."""
@@ -104,19 +104,19 @@ class _Ends:
         them: a composite whose child runs again has not ended either.
         """
         roots = set(whole)
-        found = {*own, *roots}
-        if not found:
-            return found
+        paths = {*own, *roots}
+        if not paths:
+            return paths
         # By prefix first, which is quick; then by tree, as a member's key may look like an attempt.
         prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
-        found.update(
+        paths.update(
             path
             for path in self.known
             if path.startswith(prefixes) and not roots.isdisjoint(self.above(path))
         )
-        for path in tuple(found):
-            found.update(above for above in self.above(path) if above in self.known)
-        return found
+        for path in tuple(paths):
+            paths.update(above for above in self.above(path) if above in self.known)
+        return paths
 
     def entered(self, own: Iterable[str], whole: Iterable[str]) -> tuple[str, ...]:
         """The paths to drop so that the ``own`` and ``whole`` ones run again. In the composites
@@ -126,9 +126,9 @@ class _Ends:
         dropped = self.with_above(own, whole)
         outcomes = self.outcomes(but=dropped)
 
-        def inside(found: Mapping[str, int]) -> set[str]:
+        def inside(paths: Mapping[str, int]) -> set[str]:
             """Those inside a dropped step, unless a kept step that ended encloses them."""
-            left = self.outside(found, outcomes)
+            left = self.outside(paths, outcomes)
             return {path for path in left if not dropped.isdisjoint(self.above(path))}
 
         again = inside(self.cleaning_up) | inside(self.undone)
@@ -137,15 +137,15 @@ class _Ends:
 
     def _git_work_in_removed_trees(self, dropped: Container[str]) -> set[str]:
         """What git did for dropped ``worktree`` steps whose worktree is not there any more."""
-        found = set[str]()
-        for path, one in self.counting.items():
+        paths = set[str]()
+        for path, state in self.counting.items():
             base, _, name = path.rpartition("/")
-            if name not in {REMOVE, LEAVE} or one.end is None:
+            if name not in {REMOVE, LEAVE} or state.end is None:
                 continue
-            is_removed = name == REMOVE or one.end.output is True
+            is_removed = name == REMOVE or state.end.output is True
             if is_removed and parent_of(path, self.known) in dropped:
-                found.update(join(base, step) for step in (MAKE, MERGE, REMOVE, LEAVE))
-        return found & self.known.keys()
+                paths.update(join(base, step) for step in (MAKE, MERGE, REMOVE, LEAVE))
+        return paths & self.known.keys()
 
 
 def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
@@ -165,7 +165,7 @@ def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
         failed_in.setdefault(parent_of(path, known), []).append(path)
     begun = ends.begun
     yielded_last: dict[str, int] = {}
-    has_bodies = "" in paths or any(one.has_body or one.causes for one in counting.values())
+    has_bodies = "" in paths or any(state.has_body or state.causes for state in counting.values())
     for path, seq in begun.items() if has_bodies else ():
         base = _attempt(path)
         yielded_last[base] = max(seq, yielded_last.get(base, 0))
@@ -175,14 +175,14 @@ def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
         causes.add(here)
         below, state = failed_in.get(here, []), counting.get(here)
         if not here or (state is not None and (state.has_body or state.causes)):
-            told = {} if state is None else state.causes or {}
+            reasons = {} if state is None else state.causes or {}
             last = {_attempt(path): path for path in below}
             below = [
                 path
                 for base, path in last.items()
-                if not told.get(base) and failed[path] > yielded_last.get(base, 0)
+                if not reasons.get(base) and failed[path] > yielded_last.get(base, 0)
             ]
-            for cause in filter(failed.__contains__, told.values()):
+            for cause in filter(failed.__contains__, reasons.values()):
                 yielded = _yielded_in(here, cause, known)
                 if yielded is not None:
                     below.append(cause)
@@ -292,7 +292,7 @@ def cancelled_half_way(recorded: Recorded) -> tuple[str, ...]:
     if not since:
         return ()
     ends = _Ends(recorded)
-    failed = {path: seq for path, one in ends.counting.items() if (seq := one.failed_seq)}
+    failed = {path: seq for path, state in ends.counting.items() if (seq := state.failed_seq)}
     over = failed | ends.outcomes()
     cancelled = {path: seq for path, seq in ends.ended_as("cancelled").items() if seq > since}
     return tuple(sorted(ends.with_above(ends.outside(cancelled, over), ())))
@@ -311,7 +311,7 @@ def failed_members(recorded: Recorded, groups: Collection[str] | None) -> list[s
     """
     begun = recorded.begun().items()
     collecting = [path for path, one in begun if one.group and one.group.on_error == "continue"]
-    inside = (path for path in collecting if any(is_within(path, one) for one in groups or ()))
+    inside = (path for path in collecting if any(is_within(path, group) for group in groups or ()))
     groups = collecting if groups is None else {*groups, *inside}
     bases = set[str]()
     for path in groups:
@@ -328,8 +328,8 @@ def ran_again_since(recorded: Recorded, path: str) -> list[str]:
     """
     since = recorded.at(path).first_seq
     again = {
-        known: one.ended_seq
-        for known, one in recorded.items()
-        if one.dropped_seq and one.end is not None and ends_by_itself(one.kind)
+        known: state.ended_seq
+        for known, state in recorded.items()
+        if state.dropped_seq and state.end is not None and ends_by_itself(state.kind)
     }
-    return sorted((one for one in again if again[one] > since > 0), key=again.__getitem__)
+    return sorted((path for path in again if again[path] > since > 0), key=again.__getitem__)

@@ -72,14 +72,14 @@ class Due:
     def select_due(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
         """The runs among these that are due."""
         infos = list(infos)
-        times = (one.until for info in infos for one in info.waits_for if one.until is not None)
+        times = (wait.until for info in infos for wait in info.waits_for if wait.until is not None)
         self.next_at = min((at for at in times if at > now), default=math.inf)
         return [info for info in infos if self._is_due(info, now)]
 
     def note_begun(self, info: RunInfo, now: float) -> None:
         """Note that a drive of this run begins: the reasons for it are no reasons for another."""
         letters = self._journal.letters(info.run_id, 0)
-        number = max((one.number for one in letters), default=0)
+        number = max((letter.number for letter in letters), default=0)
         last = self._begun.get(info.run_id)
         in_vain = died = 0
         if last is not None and (last.events, last.letter) == (info.events, number):
@@ -93,7 +93,7 @@ class Due:
             self._seen.pop(info.run_id, None)
             return False
         letters = self._journal.letters(info.run_id, 0)
-        if paused_by(one.event for one in letters) is not None:
+        if paused_by(letter.event for letter in letters) is not None:
             return False
         begun = self._begun.get(info.run_id)
         stuck = stuck_letter(letters, info.events)
@@ -114,9 +114,9 @@ class Due:
             read = max(read, begun.letter)
         if any(_is_reason_to_drive(letter) for letter in letters if letter.number > read):
             return True
-        if any(one.until is not None and one.until <= now for one in info.waits_for):
+        if any(wait.until is not None and wait.until <= now for wait in info.waits_for):
             return True
-        if any(one.kind == "person" for one in info.waits_for):
+        if any(wait.kind == "person" for wait in info.waits_for):
             return now >= info.updated_at + PERSON_S
         return seen.broke_off
 

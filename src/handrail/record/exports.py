@@ -87,9 +87,9 @@ def _objects(run_id: str, workflow: str, lines: Iterable[Line]) -> Iterator[dict
 
 
 def _closed(fields: dict[str, Any], crc: int) -> tuple[int, bytes]:
-    said = msgspec.json.encode(fields)[:-1]
-    crc = crc32(said, crc)
-    return crc, said + _END + str(crc).encode() + b"}\n"
+    body = msgspec.json.encode(fields)[:-1]
+    crc = crc32(body, crc)
+    return crc, body + _END + str(crc).encode() + b"}\n"
 
 
 class _Fields(msgspec.Struct):
@@ -127,28 +127,28 @@ def read_export(file: str, stream: BinaryIO) -> Exported:
             number of the line.
     """
     crc, whole, blobs = 0, hashlib.sha256(), dict[str, str]()
-    found: Exported | None = None
+    exported: Exported | None = None
     number, count = 0, 0
     for number, line in enumerate(_lines_of(stream), 1):
         fields = _fields(file, number, line, crc)
         crc = fields.crc
         if number == 1:
-            found = _begun(file, fields)
-        elif found is None or fields.handrail:
+            exported = _begun(file, fields)
+        elif exported is None or fields.handrail:
             raise DamagedExport(file, number, "another file begins here")
         elif fields.events >= 0:
             if fields.events != count or fields.sha256 != whole.hexdigest():
                 raise DamagedExport(file, number, "lines before it are missing")
             if stream.read(1):
                 raise DamagedExport(file, number + 1, "something stands behind its end")
-            return found
+            return exported
         elif fields.blob:
             blobs[fields.blob] = _text(fields.data)
         else:
             count += fields.letter is None
             if fields.letter is None and fields.seq != count:
                 raise DamagedExport(file, number, f"event {count} is missing")
-            found.lines.append(_line(file, number, fields, blobs))
+            exported.lines.append(_line(file, number, fields, blobs))
         whole.update(line)
     raise DamagedExport(file, number + 1, "it ends before its end")
 
@@ -163,12 +163,12 @@ def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _fields(file: str, number: int, line: bytes, before: int) -> _Fields:
-    said, _, _ = line.rpartition(_END)
+    body, _, _ = line.rpartition(_END)
     try:
         fields = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedExport(file, number, f"it is no line of an export ({error})") from None
-    if crc32(said, before) != fields.crc:
+    if crc32(body, before) != fields.crc:
         raise DamagedExport(file, number, "it is not as it was written, or not in its place")
     return fields
 

@@ -94,8 +94,8 @@ def without_free_signals(kept: Sequence[ev.Event]) -> list[ev.Event]:
 
 def _taken_by(events: Iterable[ev.Event], paths: Collection[str] | None = None) -> set[int]:
     """The numbers of the signals that these steps took; by default, all steps."""
-    takers = (one for one in events if isinstance(one, _TAKERS))
-    return {one.took for one in takers if paths is None or one.path in paths}
+    takers = (event for event in events if isinstance(event, _TAKERS))
+    return {event.took for event in takers if paths is None or event.path in paths}
 
 
 def _began(recorded: Recorded, path: str) -> int:
@@ -130,7 +130,7 @@ def died_by(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> ev.Workflo
     """The failure that was ending a run, if the fork is cut at its first rollback; else None."""
     if len(kept) == len(history) or not isinstance(history[len(kept)], ev.RollbackStarted):
         return None
-    last = next((one for one in reversed(kept) if isinstance(one, ev.StepCompleted)), None)
+    last = next((event for event in reversed(kept) if isinstance(event, ev.StepCompleted)), None)
     failed = last.path if last is not None and last.status == "failed" else None
     return ev.WorkflowCompleted("failed", failed_step=failed)
 
@@ -177,7 +177,7 @@ def _at_work(recorded: Recorded) -> set[str]:
 
 def _without_end(recorded: Recorded) -> set[str]:
     """The steps and members that began and have no end."""
-    return {path for path, one in recorded.items() if one.first_seq and one.end is None}
+    return {path for path, state in recorded.items() if state.first_seq and state.end is None}
 
 
 def _without(
@@ -196,7 +196,7 @@ def _without(
         if (
             path is None
             or path in given
-            or (path not in at_work and not any(is_budget_gate(one, path) for one in at_work))
+            or (path not in at_work and not any(is_budget_gate(step, path) for step in at_work))
         ):
             yield event
 
@@ -265,7 +265,7 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
-    labels = {name: said for name, said in first.labels.items() if name != SCHEDULE_LABEL}
+    labels = {name: label for name, label in first.labels.items() if name != SCHEDULE_LABEL}
     start = replace(first, forked_from=(first.run_id, at), labels=labels)
     if inputs is not None:
         start = replace(start, inputs=inputs)

@@ -22,8 +22,8 @@ class GivenGuidance:
 
 def given_guidance(event: AgentGuided) -> list[GivenGuidance]:
     """The guidance that a launch gave to its agent."""
-    said = zip(event.next.guidance[-len(event.said_by) :], event.said_by, strict=False)
-    return [GivenGuidance(text, by, event.at, event.next.number) for text, by in said]
+    sayings = zip(event.next.guidance[-len(event.said_by) :], event.said_by, strict=False)
+    return [GivenGuidance(text, by, event.at, event.next.number) for text, by in sayings]
 
 
 @dataclass(slots=True)
@@ -66,24 +66,24 @@ class Guidance:
 
     def for_launch(self, path: str) -> list[PendingGuidance]:
         """The guidance for the next launch of the agent at this path."""
-        return [one for one in self.waiting if one.is_for(path)]
+        return [note for note in self.waiting if note.is_for(path)]
 
     def on_guided(self, event: AgentGuided) -> None:
         """Note which guidance a launch gave to its agent; drop guidance that all have got."""
         left: list[PendingGuidance] = []
-        for one in self.waiting:
-            if one.number in event.numbers:
-                one.given = True
-                one.waiting = {path for path in one.waiting if not is_within(event.path, path)}
-            if one.waiting or not one.given:
-                left.append(one)
+        for note in self.waiting:
+            if note.number in event.numbers:
+                note.given = True
+                note.waiting = {path for path in note.waiting if not is_within(event.path, path)}
+            if note.waiting or not note.given:
+                left.append(note)
         self.waiting = left
 
     def ended(self, path: str) -> None:
         """Note the end of a step: guidance that it has not got is no longer for it."""
-        for one in self.waiting:
-            one.waiting.discard(path)
-        self.waiting = [one for one in self.waiting if one.waiting or not one.given]
+        for note in self.waiting:
+            note.waiting.discard(path)
+        self.waiting = [note for note in self.waiting if note.waiting or not note.given]
 
     def copy(self) -> Guidance:
         """An independent copy."""

@@ -38,7 +38,7 @@ def sort_messages(journal: Journal, recorded: Recorded, since: float) -> tuple[l
     A cancellation that came after the run had ended, and before this drive's lease, was meant for a
     drive that is over. So was an earlier request to stop.
     """
-    found: list[ev.Event] = []
+    events: list[ev.Event] = []
     late = 0
     for letter in journal.letters(recorded.run_id, recorded.last_message):
         event = letter.event
@@ -52,8 +52,8 @@ def sort_messages(journal: Journal, recorded: Recorded, since: float) -> tuple[l
             is_for_it = gate is not None and gate_key(gate) == letter.key
             if not is_for_it or event.by == TIMEOUT:  # closed by its deadline: the step decides
                 continue
-        found.append(event_of(letter))
-    return found, late
+        events.append(event_of(letter))
+    return events, late
 
 
 def _was_for_a_drive_before(
@@ -82,25 +82,25 @@ def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
     posted = journal.letters(info.run_id, 0)
     if not posted:  # a cluster's run has its messages in its record
         return info
-    letters = [one.event for one in posted]
+    letters = [letter.event for letter in posted]
     stuck = None if info.holder is not None else stuck_letter(posted, info.events)
-    waits = [one for one in info.waits_for if one.kind != "unpause"]
+    waits = [wait for wait in info.waits_for if wait.kind != "unpause"]
     if stuck is not None:
         waits = list(cast("ev.RunSuspended", stuck.event).waits_for)
     paused = paused_by(letters)
     if paused is not None:
         waits.insert(0, unpause_of(paused))
     info = replace(info, waits_for=tuple(waits))
-    if all(one.kind not in {"answer", "signal"} for one in waits):
+    if all(wait.kind not in {"answer", "signal"} for wait in waits):
         return info
     sent = [event for event in letters if event.at >= (info.updated_at or 0.0)]
     answered = {event.path for event in sent if isinstance(event, ev.GateAnswered)}
     signals = {event.name for event in sent if isinstance(event, ev.SignalReceived)}
     left = [
-        one
-        for one in info.waits_for
-        if not (one.kind == "answer" and one.path in answered)
-        and not (one.kind == "signal" and one.what in signals)
+        wait
+        for wait in info.waits_for
+        if not (wait.kind == "answer" and wait.path in answered)
+        and not (wait.kind == "signal" and wait.what in signals)
     ]
     return replace(info, waits_for=tuple(left))
 
@@ -112,13 +112,13 @@ def stuck_wait(run_id: str, why: str) -> WaitsFor:
 
 def stuck_in(info: RunInfo) -> WaitsFor | None:
     """That wait, among those of a run; None if the code can go on, as far as is known."""
-    return next((one for one in info.waits_for if one.kind == "person" and not one.path), None)
+    return next((wait for wait in info.waits_for if wait.kind == "person" and not wait.path), None)
 
 
 def stuck_letter(letters: Iterable[Letter], events: int) -> Letter | None:
     """The last message which says that no drive could go on from a record of so many events."""
-    found = [one for one in letters if isinstance(one.event, ev.RunSuspended)]
-    return next((one for one in reversed(found) if one.key.startswith(f"#{events}/")), None)
+    posts = [post for post in letters if isinstance(post.event, ev.RunSuspended)]
+    return next((post for post in reversed(posts) if post.key.startswith(f"#{events}/")), None)
 
 
 def new_stuck_letter(
@@ -157,13 +157,13 @@ def guided_agents(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
     """The agents that got a person's latest guidance of this text, or are being interrupted for it;
     none if it waits for the next launch.
     """
-    said = [one for one in history if isinstance(one, ev.RunSteered) and one.action == "guide"]
-    numbers = (n for n, one in enumerate(said, 1) if (one.value, one.by) == (text, by))
+    acts = [act for act in history if isinstance(act, ev.RunSteered) and act.action == "guide"]
+    numbers = (n for n, act in enumerate(acts, 1) if (act.value, act.by) == (text, by))
     number = max(numbers, default=0)
     given = (one for one in history if isinstance(one, ev.AgentGuided) and number in one.numbers)
-    left = (one for one in Recorded(history).guidance.waiting if one.number == number)
-    waiting = itertools.chain.from_iterable(sorted(one.waiting) for one in left)
-    return [*(one.path for one in given), *waiting]
+    left = (guide for guide in Recorded(history).guidance.waiting if guide.number == number)
+    waiting = itertools.chain.from_iterable(sorted(guide.waiting) for guide in left)
+    return [*(event.path for event in given), *waiting]
 
 
 def event_of(letter: Letter) -> Message:

@@ -134,9 +134,9 @@ class LiveStep:
 
         The reasons of failures are there if its own error does not tell them.
         """
-        states = {**(self.tally or {}), **{one: self.count(one) for one in _LIVE if live}}
-        told = self.live or self.problem is not None or self.reasons is None
-        reasons = None if told else self.reasons
+        states = {**(self.tally or {}), **{state: self.count(state) for state in _LIVE if live}}
+        shows_error = self.live or self.problem is not None or self.reasons is None
+        reasons = None if shows_error else self.reasons
         if reasons is not None and sum(reasons.values()) != self.count("failed"):
             reasons = None  # some failed before a resume, which shows no events of them
         return member_counts(
@@ -551,15 +551,15 @@ class LiveRun:
 
     def _round_ended(self, step: LiveStep, event: ev.ValidationRound) -> None:
         base = step.aliases[-1] if step.aliases else event.path
-        found = self._steps.get(f"{base}/{event.number}")
-        if found is None:
+        passed = self._steps.get(f"{base}/{event.number}")
+        if passed is None:
             return
-        found.verdict = "succeeded" if event.passed else "failed"
+        passed.verdict = "succeeded" if event.passed else "failed"
         stage = next((stage for stage in event.round.stages if not stage.passed), None)
         if stage is not None:
             error = f"{stage.name}: {stage.error or stage.output}"
-            found.problem = FailureCause(found.path, found.name, error)
-        self._perhaps_end_round(found, event.at)
+            passed.problem = FailureCause(passed.path, passed.name, error)
+        self._perhaps_end_round(passed, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
         if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end event

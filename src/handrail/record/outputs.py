@@ -63,10 +63,10 @@ def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[An
 
 def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple[str, Any]]:
     """The paths at and below ``path`` with the types the step declares; first attempts only."""
-    for here, one in steps_within(path, step):
-        yield here, declared_output(one)
-        if isinstance(one.verb, Bodied):
-            declared = one.verb.member_type()
+    for here, inner in steps_within(path, step):
+        yield here, declared_output(inner)
+        if isinstance(inner.verb, Bodied):
+            declared = inner.verb.member_type()
             for member in recorded.children(here):
                 yield member, declared
                 if recorded.at(member).derived:  # from the output of its only step
@@ -108,8 +108,8 @@ def recordable(
         text, types = "", declared()
         if not types:
             raise
-    for one in types:
-        text = codec.dump(value, where=where, root=root, declared=one)
+    for type_ in types:
+        text = codec.dump(value, where=where, root=root, declared=type_)
     return text
 
 
@@ -188,7 +188,7 @@ def _sequence(kind: str) -> type[list[Any] | tuple[Any, ...]]:
 def _members(recorded: Recorded, path: str, record: PathState) -> list[str]:
     """The members of the attempt that counts, in order."""
     base = attempt_base(path, record.end.attempts if record.end is not None else 1)
-    return [one for one in _ended(recorded, path) if one.startswith(f"{base}/")]
+    return [child for child in _ended(recorded, path) if child.startswith(f"{base}/")]
 
 
 def recorded_work(recorded: Recorded, path: str, attempt: int) -> Work[Any]:
@@ -203,16 +203,16 @@ def members_results(
     if isinstance(step.verb, WorkGroup):
         return recorded_work(recorded, path, attempt)
     base = attempt_base(path, attempt)
-    found = [
-        _result(recorded, one)
-        for one in recorded.children(path)
-        if one.startswith(f"{base}/") and recorded.at(one).ended()
+    members = [
+        _result(recorded, child)
+        for child in recorded.children(path)
+        if child.startswith(f"{base}/") and recorded.at(child).ended()
     ]
-    return _sequence(step.verb.kind)(found)
+    return _sequence(step.verb.kind)(members)
 
 
 def _ended(recorded: Recorded, path: str) -> list[str]:
-    return [one for one in recorded.reached_children(path) if recorded.at(one).ended()]
+    return [child for child in recorded.reached_children(path) if recorded.at(child).ended()]
 
 
 def _result(recorded: Recorded, path: str) -> StepResult[Any]:
@@ -241,24 +241,24 @@ Results: TypeAlias = Mapping[str, StepResult[Any]]
 
 def whole(recorded: Recorded, tree: Tree, results: Results) -> Tree:
     """The tree of a drive with all recorded steps added; those that it did not reach come last."""
-    found = dict(tree)
+    reached = dict(tree)
     stack = [""]
     while stack:
         path = stack.pop()
         known = recorded.children(path)
         if known:
             made = results[path].attempts if path in results else None
-            counting = [one for one in known if made is None or attempt_in(path, one) <= made]
-            found[path] = dict.fromkeys([*children_of(tree, path), *counting])
-        stack.extend(children_of(found, path))
-    return found
+            counting = [child for child in known if made is None or attempt_in(path, child) <= made]
+            reached[path] = dict.fromkeys([*children_of(tree, path), *counting])
+        stack.extend(children_of(reached, path))
+    return reached
 
 
 def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
     """The same tree from the record alone: steps that the last drive did not reach, ``orphaned``
     ones, come behind those that it reached.
     """
-    above = {one: path for path in tree for one in children_of(tree, path)}
+    above = {child: path for path in tree for child in children_of(tree, path)}
     reached_children = set[str]()
     for known in results:
         path = "" if known in orphaned else known
@@ -267,7 +267,7 @@ def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
             path = above.get(path, "")
     return {
         path: dict.fromkeys(
-            sorted(children_of(tree, path), key=lambda one: one not in reached_children)
+            sorted(children_of(tree, path), key=lambda child: child not in reached_children)
         )
         for path in tree
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,40 @@ from handrail.model import events as ev
 from handrail.model.dataclass import copier
 from handrail.model.paths import is_budget_gate, parent_of
 from handrail.model.results import OpenGate, StepResult, Usage
+
+How: TypeAlias = Literal["", "failed", "interrupted"]
+"""How a stretch of work ended; "": as the step did, or it has no end yet."""
+Stretch: TypeAlias = tuple[float, float | None, How]
+"""When work on a step began, when that ended (None: it has not), and how. In unix seconds."""
+
+
+class StepTimes(msgspec.Struct, gc=False):  # it is in no cycle
+    """When a step was at work. Mutable; ``since``: when the open stretch began, or will begin."""
+
+    began: float | None
+    since: float | None
+    earlier: list[Stretch] = []
+
+    def begin(self, at: float, ended_at: float | None) -> None:
+        """Begin, or begin again if it had ended; an open stretch goes on."""
+        if ended_at is not None:
+            self.stop(ended_at, "")
+            self.began = None
+        self.began = at if self.began is None else self.began
+        self.since = at if self.since is None else self.since
+
+    def stop(self, at: float, how: How) -> None:
+        """End the open stretch; one that was not due yet counts only if it failed."""
+        since, self.since = self.since, None
+        if since is not None and (since <= at or how == "failed"):
+            self.earlier.append((min(since, at), at, how))
+
+    def stretches(self, ended_at: float | None) -> tuple[Stretch, ...]:
+        """All stretches, of a step that has not ended with the open one."""
+        since = self.since
+        if since is None or (ended_at is not None and since > ended_at):
+            return tuple(self.earlier)
+        return (*self.earlier, (since, ended_at, ""))
 
 
 class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
@@ -77,6 +111,46 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """It was yielded by a body that was being cancelled."""
     rollback: bool = False
     undone: ev.RollbackCompleted | None = None
+    ended_at: float | None = None
+    """When it ended, or its question was answered; None once it has begun again."""
+    times: StepTimes | None = None
+    """When it was at work, once that was more than from its start to its end."""
+
+    def timed(self) -> StepTimes:
+        """When it was at work, to note what comes."""
+        if self.times is None:
+            self.times = StepTimes(self.started_at, self.started_at)
+        return self.times
+
+    def start(self, at: float) -> None:
+        """Note a start of it, its first or another."""
+        if self.started_at is not None or self.times is not None:
+            self.begin(at)
+        if self.started_at is None:
+            self.started_at = at
+
+    def begin(self, at: float) -> None:
+        """Begin it again, or a question: an open stretch of work goes on."""
+        self.timed().begin(at, self.ended_at)
+        self.ended_at = None
+
+    def stop(self, at: float, how: How) -> None:
+        """End the open stretch of work."""
+        if self.ended_at is None:
+            self.timed().stop(at, how)
+
+    @property
+    def began(self) -> float | None:
+        """When it began, or began again after an end; the start of a fork does not move it."""
+        if self.times is None and self.started_at is None and self.end and self.ended_at:
+            return self.ended_at - self.end.duration_ms / 1000
+        return self.started_at if self.times is None else self.times.began
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """When it was at work: an attempt may fail, or its process end, and another follow."""
+        times = self.times or StepTimes(self.began, self.began)
+        return times.stretches(self.ended_at)
 
     def waits_at(self, moment: float) -> bool:
         """True if at this time a pause before its next attempt, or launch, was not yet over."""
@@ -89,6 +163,7 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     def begin_later(self, later_s: float) -> None:
         """Move its start, and the ends of its waits, to a later time."""
         if self.started_at is not None:
+            self.timed()
             self.started_at += later_s
         if self.retry_due is not None:
             self.retry_due += later_s
@@ -109,13 +184,13 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     @property
     def guidance(self) -> tuple[str, ...]:
         """The guidance that people gave its agent."""
-        given = [one.next for one in self.ladder if isinstance(one, ev.AgentGuided)]
+        given = [event.next for event in self.ladder if isinstance(event, ev.AgentGuided)]
         return (*given[-1].said, *given[-1].guidance) if given else ()
 
     @property
     def reasks(self) -> int:
         """How often its agent was asked again for an answer that fits."""
-        failed = [one.next for one in self.ladder if isinstance(one, ev.LadderStep)]
+        failed = [event.next for event in self.ladder if isinstance(event, ev.LadderStep)]
         return failed[-1].reasks if failed else 0
 
     @property
@@ -226,16 +301,16 @@ class PathTree:
         """The children of a path and of all paths below it, in order; ``whole``: also children that
         the end of their step did not reach.
         """
-        found: dict[str, dict[str, None]] = {}
+        tree: dict[str, dict[str, None]] = {}
         stack = [path]
         while stack:
             here = stack.pop()
             counting = self._counting(here) if whole else self._reached_children(here)
             children = sorted(counting, key=self._place)
             if children:
-                found[here] = dict.fromkeys(children)
+                tree[here] = dict.fromkeys(children)
                 stack.extend(children)
-        return found
+        return tree
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step below a path, with its result, marked as replayed; without steps that
@@ -313,6 +388,7 @@ class PathTree:
             gap = self._gaps.pop(path, None)
             if gap is not None:
                 state.kind, state.dropped_seq = gap.kind, max(1, gap.dropped_seq)
+                state.ended_at, state.times = gap.ended_at, gap.timed()
             home = self._home(path) if "/" in path else ""
             children = self._children.get(home)
             if children is None:

@@ -68,7 +68,7 @@ def _began_since(
     recorded: Recorded, history: Sequence[ev.Event], path: str, passed: Collection[str]
 ) -> list[str]:
     refuse_unknown(recorded, (path,))
-    began = next(one.seq for one in history if _begins(one) and one.path == path)
+    began = next(event.seq for event in history if _begins(event) and event.path == path)
     return _begun_after(history, began, path, passed)
 
 
@@ -84,7 +84,7 @@ def rerun_after(
     one whose item is the same keeps its result. A worktree runs again as a whole.
     """
     # After a late change, what the drive has passed has run again by now.
-    found = [
+    paths = [
         path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
     ]
     trees, known = worktrees_of(recorded), recorded.begun()
@@ -93,15 +93,15 @@ def rerun_after(
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
         if not recorded.is_fork:
-            found.append(path)
+            paths.append(path)
             continue
         if path.endswith("/"):
             ended_seq = known[change.path].ended_seq if change.path in known else 0
             since = _begun_after(history, ended_seq, path, mismatch.passed)
         else:
             since = _began_since(recorded, history, path, mismatch.passed)
-        found += [one for one in since if not _are_beside(one, path, groups)]
-    return list(dict.fromkeys(found))
+        paths += [other for other in since if not _are_beside(other, path, groups)]
+    return list(dict.fromkeys(paths))
 
 
 def _are_beside(a: str, b: str, groups: Iterable[str]) -> bool:
@@ -125,10 +125,10 @@ def accept_changes(
     Raises:
         ReplayMismatch: nothing says what to do, or it was done before (``told``) for one of them.
     """
-    changed = [one.path for one in mismatch.changes]
+    changed = [change.path for change in mismatch.changes]
     recorded = Recorded(history)
     groups = groups_in(recorded, told)
-    named = all(any(is_within(one, group) for group in groups) for one in changed)
+    named = all(any(is_within(path, group) for group in groups) for path in changed)
     decides = "rerun" if named or recorded.is_fork else on_change
     if decides == "refuse" or not set(told).isdisjoint(changed):
         raise mismatch
@@ -142,14 +142,14 @@ def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
     """``rerun``, in which a group of bodies whose items have ``changes`` is only entered again: its
     members whose item is the same keep their results.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for path in rerun:
-        inside = [one for one in changes if is_within(one.path, path)]
-        if inside and all(one.enters for one in inside if one.path == path):
-            found += [f"{path}/", *(one.rerun_path for one in inside)]
+        inside = [change for change in changes if is_within(change.path, path)]
+        if inside and all(change.enters for change in inside if change.path == path):
+            paths += [f"{path}/", *(change.rerun_path for change in inside)]
         else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+            paths.append(path)
+    return list(dict.fromkeys(paths))
 
 
 def groups_in(recorded: Recorded, paths: Collection[str]) -> set[str]:
@@ -180,37 +180,37 @@ def paths_named(history: Sequence[ev.Event], rerun: Sequence[str]) -> list[str]:
     """
     if not any(set(name) & {*"*?"} for name in rerun):
         return list(dict.fromkeys(rerun))
-    found: list[str] = []
+    paths: list[str] = []
     recorded = Recorded(history)
     for name in rerun:
         if name.startswith(_FAILED):
             group = name.removeprefix(_FAILED)
             groups = _matching(history, group, groups_of(recorded)) if group else None
-            found += failed_members(recorded, groups)
+            paths += failed_members(recorded, groups)
         elif set(name) & {*"*?"}:
-            found += _matching(history, name, recorded.begun())
+            paths += _matching(history, name, recorded.begun())
         else:
-            found.append(name)
-    return list(dict.fromkeys(found))
+            paths.append(name)
+    return list(dict.fromkeys(paths))
 
 
 def _matching(history: Sequence[ev.Event], pattern: str, known: Collection[str]) -> list[str]:
     if pattern in known:
         return [pattern]
     parts = pattern.replace("[", "[[]").split("/")
-    found = [
+    paths = [
         path
         for path in sorted(known)
         if len(own := path.split("/")) == len(parts) and all(map(fnmatchcase, own, parts))
     ]
-    if not found:
+    if not paths:
         raise NotRecorded(history[0].run_id, pattern, closest_paths(pattern, known))
-    return found
+    return paths
 
 
 def worktrees_of(recorded: Recorded) -> list[str]:
     """The steps that have a worktree of their own, outer ones first."""
-    return sorted(path for path, one in recorded.begun().items() if one.kind == "worktree")
+    return sorted(path for path, state in recorded.begun().items() if state.kind == "worktree")
 
 
 def _begins(event: ev.Event) -> TypeGuard[ev.Began]:
@@ -221,17 +221,17 @@ def _begun_after(
     history: Sequence[ev.Event], seq: int, path: str, passed: Collection[str]
 ) -> list[str]:
     """``path``, and what began after an event; without what is inside, or ``passed`` in a fork."""
-    began = [one for one in history if _begins(one)]
+    began = [event for event in history if _begins(event)]
     ends = (one for one in history if isinstance(one, ev.RunSuspended) and one.reason == FORKED)
-    copied = max((one.seq for one in ends), default=0)
-    own = {one.path for one in began if one.seq > copied}
-    found = [path]
-    for one in dict.fromkeys(one.path for one in began if one.seq > seq):
-        if one in own and one in passed:
+    copied = max((event.seq for event in ends), default=0)
+    own = {event.path for event in began if event.seq > copied}
+    paths = [path]
+    for begun in dict.fromkeys(event.path for event in began if event.seq > seq):
+        if begun in own and begun in passed:
             continue
-        if one != path and not any(one.startswith(f"{above}/") for above in found):
-            found.append(one)
-    return found
+        if begun != path and not any(begun.startswith(f"{above}/") for above in paths):
+            paths.append(begun)
+    return paths
 
 
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
@@ -254,7 +254,7 @@ def workflow_named(history: Sequence[ev.Event]) -> str:
 
 def by_name(workflows: Iterable[WorkflowLike[..., Any]]) -> dict[str, WorkflowDefinition]:
     """The definitions of workflows, by name."""
-    return {one.definition.name: one.definition for one in workflows}
+    return {workflow.definition.name: workflow.definition for workflow in workflows}
 
 
 def workflow_for(
@@ -297,8 +297,8 @@ def dropped(recorded: Recorded, reuse: Iterable[str], rerun: Iterable[str]) -> t
     """
     rerun = tuple(rerun)
     known = recorded.begun() if recorded.is_fork and rerun else {}
-    new = {one for one in rerun if not known.keys().isdisjoint(ancestors_of(one, known))}
-    refuse_unknown(recorded, [*reuse, *(one for one in rerun if one not in new)])
+    new = {path for path in rerun if not known.keys().isdisjoint(ancestors_of(path, known))}
+    refuse_unknown(recorded, [*reuse, *(path for path in rerun if path not in new)])
     return tuple(sorted({*superseded(recorded), *run_again(rerun, recorded)}))
 
 
@@ -309,7 +309,7 @@ def refuse_unknown(recorded: Recorded, paths: Collection[str]) -> None:
         NotRecorded: a path is not recorded.
     """
     known = recorded.begun() if paths else {}
-    for path in (one.removesuffix("/") for one in paths):
+    for path in (path.removesuffix("/") for path in paths):
         if path not in known:
             raise NotRecorded(recorded.run_id, path, closest_paths(path, known))
 
@@ -334,7 +334,7 @@ def closest_paths(path: str, known: Iterable[str]) -> tuple[str, ...]:
     import difflib
 
     listed = sorted(known)
-    if as_read := [one for one in listed if decode_key(one) == path]:
+    if as_read := [known for known in listed if decode_key(known) == path]:
         return tuple(as_read)
     same_name = [one for one in listed if one.rpartition("/")[2] == path.rpartition("/")[2]]
     return tuple((same_name or difflib.get_close_matches(path, listed))[:3])
@@ -366,7 +366,7 @@ def refuse_without_inputs(
     Raises:
         DefinitionError: it requires one.
     """
-    known = (one.name for one in definition.parameters if one.required)
+    known = (parameter.name for parameter in definition.parameters if parameter.required)
     if missing := [name for name in known if name not in inputs]:
         names, them = ", ".join(missing), "it a default" if len(missing) == 1 else "them defaults"
         raise DefinitionError(

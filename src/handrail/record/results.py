@@ -56,9 +56,9 @@ def workflow_result(
 ) -> WorkflowResult[Any]:
     """The result of a run, or of the child workflow at ``root``, by how it ended."""
     ordered, top = tree_order(tree, results, root), children_of(tree, root)
-    degraded, usage = any(one.status == "defaulted" for one in ordered), total_usage(ordered)
+    degraded, usage = any(result.status == "defaulted" for result in ordered), total_usage(ordered)
     if isinstance(end, ev.RunSuspended):
-        is_parked = any(one.kind == "person" for one in end.waits_for)
+        is_parked = any(wait.kind == "person" for wait in end.waits_for)
         return WorkflowResult(
             name, run_id, "suspended", ordered, duration_ms, None,
             error=end.reason if is_parked else None,

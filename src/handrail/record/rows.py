@@ -91,7 +91,7 @@ def _body_of(own: Any) -> Body:
 
 
 def _bodies_of(own: Iterable[Any]) -> list[Body]:
-    return [_body_of(one) for one in own]
+    return [_body_of(item) for item in own]
 
 
 def _own(kind: type[T], body: Body) -> T:
@@ -130,8 +130,8 @@ def _forked_from(said: Any) -> tuple[str, str | None] | None:
     return None if said is None else (said[0], said[1])
 
 
-def _found(said: Iterable[Any]) -> tuple[tuple[str, float], ...]:
-    return tuple((str(task_id), float(priority)) for task_id, priority in said)
+def _found(pairs: Iterable[Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((str(task_id), float(priority)) for task_id, priority in pairs)
 
 
 _Form: TypeAlias = tuple[Callable[[Any], Any] | None, Callable[[Any], Any]]
@@ -264,7 +264,7 @@ def _of_end(kind: type[Any]) -> Layout:
     """The layout of a kind with a result: its body has the fields of both."""
     beside = [f for f in fields(kind) if f.name not in {*_ROW, "path", "result"}]
     writing = _writing(beside)
-    unusual = [one for one in writing if one[1] is not _REQUIRED]
+    unusual = [field for field in writing if field[1] is not _REQUIRED]
     usually = tuple(default for _, default, _ in unusual)
     usual_of = attrgetter(*(name for name, _, _ in unusual))
     names = [f.name for f in beside]
@@ -505,7 +505,7 @@ def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
     name = layout.value
     try:
         if not layout.each:
-            if name == "inputs" and any(type(one) is Unresolved for one in value.values()):
+            if name == "inputs" and any(type(item) is Unresolved for item in value.values()):
                 return _by_name(value, name, codec)
             return codec.dump(value, root=name, declared=Any if layout.strict else UNKNOWN)
         # One by one: each of them may have a class of its own with the same name.

@@ -157,6 +157,9 @@ class Recorded(PathTree):
         """Why ended attempts began no more tasks, by path and attempt: ``stop``, or the bound."""
         self._again: set[str] = set()
         """Forgotten paths that a person lets run again."""
+        self.drives: list[tuple[float, float | None]] = []
+        """When each drive began and ended; an end is None while the drive goes on."""
+        self._last: ev.Event | ev.Progress | None = None
         self.take(history)
 
     @property
@@ -175,15 +178,17 @@ class Recorded(PathTree):
         take = self._TAKES.get(type(event))
         if take is not None:
             take(self, event)
+        self._last = event
 
     def take(self, history: Iterable[ev.Event]) -> None:
         """Read the next events."""
         takes = self._TAKES
         for event in history:
-            self.count += 1
             take = takes.get(type(event))
             if take is not None:
                 take(self, event)
+            self.count += 1
+            self._last = event
 
     def close(self, superseded: Iterable[str] = ()) -> None:
         """End the record, of a run that no process drives: steps still at work were interrupted.
@@ -210,11 +215,19 @@ class Recorded(PathTree):
         self.run_id, self.started_at = event.run_id, event.at
         self.inputs = dict(event.inputs)
         self.is_fork = self._is_lent = event.forked_from is not None
+        self.drives.append((event.at, None))
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self.resumed_seq = event.seq
         self.begin_time(event.at)
         self._drive_broke_off()
+        if self._last is not None and self.drives and self.drives[-1][1] is None:  # it was killed
+            last = self._last.at
+            self._drive_ended(last)
+            for state in (*self._gaps.values(), *self._paths.values()):
+                if state.ended_at is None and table.verb_of(state.kind).leaf:
+                    state.stop(max(state.timed().since or last, last), "interrupted")
+        self.drives.append((event.at, None))
         self._rehearses = self._unwinding
         self.completed, self.suspended_for, self.is_stopped = None, "", False
         self._forget_waits("claim", "person")
@@ -247,6 +260,9 @@ class Recorded(PathTree):
         """Count the messages up to this number as read."""
         self.last_message = max(self.last_message, number)
 
+    def _drive_ended(self, at: float) -> None:
+        self.drives[-1:] = [(began, at) for began, _ in self.drives[-1:]]
+
     def _drive_broke_off(self) -> None:
         """Note that the process died: the steps still at work were interrupted."""
         self._settle_what_is_over()
@@ -257,6 +273,7 @@ class Recorded(PathTree):
         self._at_work.clear()
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
+        self._drive_ended(event.at)
         self.completed, self.limit, self.cancel = event, None, None
         self.suspended_for = ""
         self.ends_since = self.cancel_seq = 0
@@ -268,6 +285,7 @@ class Recorded(PathTree):
         self._unwinding = False
 
     def _run_suspended(self, event: ev.RunSuspended) -> None:
+        self._drive_ended(event.at)
         self.suspended_for = event.reason
         self._is_lent = self._is_lent and event.reason != FORKED
         if event.reason == FORKED:
@@ -317,8 +335,7 @@ class Recorded(PathTree):
             state = self._state(path)
             if "/" in path:
                 state.attempt = self._attempt_of(path)
-        if state.started_at is None:
-            state.started_at = event.at
+        state.start(event.at)
         state.kind = kind = event.step_type
         state.begun_seq = event.seq
         state.first_seq = state.first_seq or event.seq
@@ -349,6 +366,7 @@ class Recorded(PathTree):
         self._at_work.pop(event.path, None)
         state = self._state(event.path)
         state.interrupted = True
+        state.stop(event.at, "interrupted")
         if event.usage is not None:
             state.interrupted_usage = add_usage(state.interrupted_usage, event.usage)
             self._account(event.path).interrupted(event.usage)
@@ -368,6 +386,7 @@ class Recorded(PathTree):
         if event.took:
             self._misfits.add(event.took)
         state.failure = event
+        state.stop(event.at, "failed")
         state.retry_due = state.session = state.interrupted_usage = None
         state.failed_usage = add_usage(state.failed_usage, event.usage)
         self.waits.pop(path, None)
@@ -387,12 +406,15 @@ class Recorded(PathTree):
         state.due.setdefault((event.reason, event.attempt), event.due)
         if event.reason == "retry":
             state.retry_due = event.due
+        if event.reason in {"retry", "cap", "backoff"}:  # work goes on then
+            state.timed().since = event.due
         self._wait(event)
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
         path, result = event.path, event.result
         state = self._paths.get(path) or self._state(path)
         state.end, state.ended_seq = result, event.seq
+        state.ended_at = event.at
         state.derived, state.unreached_children = event.composed, event.left_out
         state.consumed_signal = event.took
         if event.overdue:
@@ -455,12 +477,12 @@ class Recorded(PathTree):
         state.first_seq = state.first_seq or event.seq
         state.index = event.index
         state.digest = event.digest
-        if state.started_at is None:
-            state.started_at = event.at
+        state.start(event.at)
 
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         state = self._state(event.path)
         state.end, state.ended_seq = event.result, event.seq
+        state.ended_at = event.at
         state.found = event.found
         if event.cause is not None:
             self._note_cause(state, event.path, event.cause)
@@ -509,7 +531,9 @@ class Recorded(PathTree):
 
     def _session_started(self, event: ev.AgentSessionStarted) -> None:
         path = event.path
-        self._state(path).session = event
+        state = self._state(path)
+        state.session = event
+        state.begin(event.at)
         self._at_work[path] = None
         self._note_launch(path, event.launch)
         self._account(path).launch_opened(event)
@@ -535,6 +559,8 @@ class Recorded(PathTree):
         state = self._state(path)
         state.ladder = (*state.ladder, event)
         state.session = state.interrupted_usage = None
+        state.stop(event.at, "failed")
+        state.timed().since = None if event.parked else max(event.due, event.at)
         self._note_launch(path, event.next.number - 1)
         self._account(path).ladder_step(event)
         self._launch_over(path, event.at)
@@ -638,6 +664,7 @@ class Recorded(PathTree):
             self.questions.setdefault(path, gate)
         else:
             self._step_asks(path, gate)
+            self._paths[path].begin(event.at)
         if path not in self.answers:
             self.open_gates[path] = gate
 
@@ -666,6 +693,9 @@ class Recorded(PathTree):
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         self.answers.setdefault(event.path, event)
         self.open_gates.pop(event.path, None)
+        state = self._paths.get(event.path)
+        if state is not None and not state.kind and state.ended_at is None:
+            state.ended_at = event.at
         self.read_messages(event.letter)
 
     # -- paths ----------------------------------------------------------------------------------
@@ -808,7 +838,7 @@ class Recorded(PathTree):
         if not self.undoing:
             return None
         known = self._paths.keys() | self._gaps.keys()
-        above = {"", *(one for path in paths for one in ancestors_of(path, known))}
+        above = {"", *(above_path for path in paths for above_path in ancestors_of(path, known))}
         return min(self.undoing.keys() & above, default=None)
 
     def signals_left(self) -> dict[str, list[ev.SignalReceived]]:
@@ -834,7 +864,7 @@ class Recorded(PathTree):
     @property
     def incidents(self) -> list[Incident]:
         """The failed launches of agents, as a result lists them."""
-        return [incident_of(one) for one in self.failed_launches]
+        return [incident_of(event) for event in self.failed_launches]
 
     def gate(self, path: str, attempt: int) -> OpenGate | None:
         """The gate that this attempt opened."""
@@ -846,19 +876,19 @@ class Recorded(PathTree):
 
     def steps_begun(self) -> int:
         """How many steps began, in all drives, and still count."""
-        return sum(one.begun_seq > 0 for one in self._paths.values())
+        return sum(state.begun_seq > 0 for state in self._paths.values())
 
     @cached_property
     def session_totals(self) -> dict[str, Usage]:
         """The latest total usage of each agent session; totals only grow."""
-        found: dict[str, Usage] = {}
+        totals: dict[str, Usage] = {}
         for record in self._paths.values():
             result = record.end.output if record.end is not None else None
             if isinstance(result, AgentResult) and result.session and result.session_usage:
-                total, known = result.session_usage, found.get(result.session)
+                total, known = result.session_usage, totals.get(result.session)
                 if known is None or (total.tokens or 0) >= (known.tokens or 0):
-                    found[result.session] = total
-        return found
+                    totals[result.session] = total
+        return totals
 
     def to_undo(self, path: str) -> list[str]:
         """The steps below the path that succeeded, have a rollback, and were not undone; for the

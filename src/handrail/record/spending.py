@@ -121,17 +121,17 @@ class Account:
 
     def spent(self, *, alive: bool) -> Spent:
         """The sum of all launches."""
-        found = Spent()
+        total = Spent()
         for number, used in self._used.items():
             at_work = alive and not self._over and number == self._next
             silent = Usage() if used is None else used
-            found += Spent(
+            total += Spent(
                 1,
                 used,
                 int(silent.tokens is None and not at_work),
                 int(silent.cost_usd is None and not at_work),
             )
-        return found
+        return total
 
 
 def _without(total: Usage | None, before: Usage | None) -> Usage | None:

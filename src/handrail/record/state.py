@@ -35,7 +35,7 @@ def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
     info = with_messages(journal, info)
     history = journal.events(info.run_id, secrets={})
     if not history and not info.damaged:
-        raise RunNotFound(info.run_id, [one.run_id for one in journal.runs()])
+        raise RunNotFound(info.run_id, [info.run_id for info in journal.runs()])
     return recorded_run(journal, info, history, Recorded(history), now)
 
 
@@ -75,10 +75,10 @@ class RunState:
         Raises:
             KeyError: the run has not reached one.
         """
-        for one in self.steps:
-            if one.path == path:
-                return one
-        raise KeyError(f"no step {path!r} so far; there are: {[one.path for one in self.steps]}")
+        for step in self.steps:
+            if step.path == path:
+                return step
+        raise KeyError(f"no step {path!r} so far; there are: {[step.path for step in self.steps]}")
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
@@ -86,7 +86,7 @@ class RunState:
             "run_id": self.run_id,
             "workflow_name": self.workflow_name,
             "status": self.status,
-            "steps": [one.to_dict() for one in self.steps],
+            "steps": [step.to_dict() for step in self.steps],
             "waits_for": json_safe(self.waits_for),
             "value": json_safe(plain(self.value)),
             "error": self.error,

@@ -59,7 +59,7 @@ def shown_status(info: RunInfo) -> ShownStatus:
     """A run's status as it is shown, by its entry in the journal's list of runs."""
     if info.damaged:
         return "damaged"
-    if any(one.kind == "unpause" for one in info.waits_for):
+    if any(wait.kind == "unpause" for wait in info.waits_for):
         return "paused"
     if info.holder is not None:
         return "running"

@@ -30,7 +30,7 @@ from handrail.model.results import (
 )
 from handrail.record.guidance import GivenGuidance
 from handrail.record.inbox import paused_by, unpause_of
-from handrail.record.path_tree import PathState
+from handrail.record.path_tree import PathState, Stretch
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
 from handrail.record.spending import Spent
@@ -82,10 +82,10 @@ class FailureCause:
     @property
     def origin(self) -> FailureCause:
         """The innermost failure: the step that failed by itself."""
-        found = self
-        while found.inner is not None:
-            found = found.inner
-        return found
+        origin = self
+        while origin.inner is not None:
+            origin = origin.inner
+        return origin
 
     def place_in(self, error: str) -> int | None:
         """Where the error of a step around it names this failure; None if it does not."""
@@ -98,8 +98,8 @@ class FailureCause:
 
         ``below`` has the last failure first: of two attempts at a step, the second one counts.
         """
-        places = ((one.place_in(self.error), one) for one in below)
-        named = [(place, one) for place, one in places if place is not None]
+        places = ((cause.place_in(self.error), cause) for cause in below)
+        named = [(place, cause) for place, cause in places if place is not None]
         return replace(self, inner=min(named, key=itemgetter(0))[1]) if named else self
 
 
@@ -156,6 +156,11 @@ class StepView:
     told: tuple[GivenGuidance, ...] = ()
     size: int | None = None
     """Of a group: how many members it has, if that is known."""
+    began: float | None = None
+    """When it began, or began again after an end."""
+    ended_at: float | None = None
+    stretches: tuple[Stretch, ...] = ()
+    """When it was at work."""
 
     @property
     def status(self) -> StepState:
@@ -217,13 +222,15 @@ class RunView:
     works: tuple[WorkView, ...] = ()
     stuck: WaitsFor | None = None
     denied: tuple[ev.SandboxDenied, ...] = ()
+    drives: tuple[tuple[float, float | None], ...] = ()
+    """When each drive began and ended; the end of one that goes on, or was killed, is None."""
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
         """What it waits for, people and senders first."""
         gates = map(wait_for_answer, self.gates)
-        signals = (WaitsFor("signal", one.path, one.name, A_SENDER) for one in self.signals)
-        needs = (WaitsFor("person", "", one, A_PERSON) for one in self.needs)
+        signals = (WaitsFor("signal", wait.path, wait.name, A_SENDER) for wait in self.signals)
+        needs = (WaitsFor("person", "", what, A_PERSON) for what in self.needs)
         paused = () if self.paused is None else (unpause_of(self.paused),)
         if self.stuck is not None:
             return (*paused, self.stuck)
@@ -244,20 +251,20 @@ class RunView:
             "waiting_signals": [wait.name for wait in self.signals],
             "needs": self.needs,
             "waits_for": self.waits_for,
-            "incidents": [incident_of(one.step) for one in self.incidents],
-            "work": [one.to_dict() for one in self.works],
+            "incidents": [incident_of(incident.step) for incident in self.incidents],
+            "work": [work.to_dict() for work in self.works],
             "denied": [{"path": d.path, "what": d.what, "source": d.source} for d in self.denied],
-            "untold": [{"text": one.value, "path": one.path, "by": one.by} for one in self.untold],
-            "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
+            "untold": [{"text": act.value, "path": act.path, "by": act.by} for act in self.untold],
+            "unread": [{"type": type(event).__name__, **_fields(event)} for event in self.inbox],
         }
         steps = [step.to_dict() for step in self.steps]
         return {name: json_safe(value) for name, value in known.items()} | {"steps": steps}
 
 
 def _fields(event: ev.Event) -> Mapping[str, Any]:
-    found = json_safe(event)
-    assert isinstance(found, dict)
-    return found
+    data = json_safe(event)
+    assert isinstance(data, dict)
+    return data
 
 
 def end_view(
@@ -275,7 +282,7 @@ def end_view(
 
 def end_in(events: Iterable[ev.Event], step: StepView) -> StepResult[Any] | None:
     """The result of a step among the events of its path; None if it has not ended since."""
-    ends = [one.result for one in events if isinstance(one, ev.Ended)]
+    ends = [event.result for event in events if isinstance(event, ev.Ended)]
     return ends[-1] if ends and step.duration_ms is not None else None
 
 
@@ -292,10 +299,10 @@ def plain(value: Any, *, tagged: bool = True) -> Any:
         return json.loads(value.text) if tagged else value.data
     if type(value) is dict:
         items = cast("Iterable[tuple[Any, Any]]", value.items())
-        return {key: plain(one, tagged=tagged) for key, one in items}
+        return {key: plain(item, tagged=tagged) for key, item in items}
     if type(value) in {list, tuple}:
         inside = cast("Iterable[Any]", value)
-        return type(value)(plain(one, tagged=tagged) for one in inside)
+        return type(value)(plain(item, tagged=tagged) for item in inside)
     return value
 
 
@@ -323,14 +330,14 @@ class _View:
         self._recorded, self._alive, self._now = recorded, alive, now
         self._spent = {path: one.spent(alive=alive) for path, one in recorded.accounts.items()}
         self._works = tuple(works_of(recorded))
-        self._sizes = {one.path: one.size for one in self._works if not one.over}
+        self._sizes = {work.path: work.size for work in self._works if not work.over}
 
     def with_messages(self, inbox: Sequence[ev.Event], stuck: WaitsFor | None) -> RunView:
         """The view of the run, with messages that it has not read yet."""
         recorded, over = self._recorded, self._recorded.completed is not None
-        answered = {one.path for one in inbox if isinstance(one, ev.GateAnswered)}
+        answered = {event.path for event in inbox if isinstance(event, ev.GateAnswered)}
         gates = (gate for path, gate in recorded.open_gates.items() if path not in answered)
-        said = (one for one in inbox if isinstance(one, ev.RunSteered) and one.action == "guide")
+        acts = (act for act in inbox if isinstance(act, ev.RunSteered) and act.action == "guide")
         paused = () if recorded.paused is None else (recorded.paused,)
         return RunView(
             recorded.inputs,
@@ -345,22 +352,23 @@ class _View:
             sum(self._spent.values(), Spent()),
             () if over else tuple(self._times_left()),
             None if over else paused_by((*paused, *inbox)),
-            (*(one.event for one in recorded.guidance.waiting), *said),
+            (*(guide.event for guide in recorded.guidance.waiting), *acts),
             self._works,
             stuck,
             tuple(recorded.denied),
+            tuple(recorded.drives),
         )
 
     def _needs(self) -> tuple[str, ...]:
         """What a person must do first."""
-        needed = (one.what for one in self._recorded.waits.values() if one.kind == "person")
+        needed = (wait.what for wait in self._recorded.waits.values() if wait.kind == "person")
         return tuple(dict.fromkeys(needed))
 
     def _times_left(self) -> Iterator[WaitsFor]:
         """The open waits for a time or a claim. While a process drives the run, a time that has
         come is no wait; while none does, no step waits for a claim.
         """
-        for wait in sorted(self._recorded.waits.values(), key=lambda one: one.until or 0.0):
+        for wait in sorted(self._recorded.waits.values(), key=lambda wait: wait.until or 0.0):
             lasts = not self._alive or (wait.until or 0.0) > self._now
             if (wait.kind == "time" and lasts) or (wait.kind == "claim" and self._alive):
                 yield wait
@@ -382,7 +390,7 @@ class _View:
         come = {*recorded.signals_left()}
         come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
         records = ((recorded.at(path), path) for path in recorded.paths_below(""))
-        names = {one.signal: path for one, path in records if one.signal and not one.ended()}
+        names = {step.signal: path for step, path in records if step.signal and not step.ended()}
         accepts = {
             one.signal: one.accepts for one in recorded.awaited.values() if one.accepts is not None
         }
@@ -415,13 +423,14 @@ class _View:
             cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
                 path, depth, kind, state, attempts, None, cause, None, answer, None, spent,
-                told=told, size=size,
+                told=told, size=size, began=step.began, stretches=step.stretches,
             )  # fmt: skip
         has_failed = end.error is not None or end.error_type is not None
         cause = FailureCause.of(path, end.name, end) if has_failed else None
         return StepView(
             path, depth, kind, end.status, end.attempts, end.duration_ms, cause, end.output, answer,
             step.undone, spent, end.handled, end.given_by, told, size,
+            step.began, step.ended_at, step.stretches,
         )  # fmt: skip
 
     def _unfinished(self, path: str, kind: str) -> StepState:
@@ -438,12 +447,16 @@ class _View:
         answer, gates = recorded.answers.get(path), question.gates or {}
         if answer is None:
             over = recorded.at(path.rpartition("/")[0]).ended()
-            return StepView(path, depth, "ask", "cancelled" if over else "waiting")
+            state: StepState = "cancelled" if over else "waiting"
+            return StepView(
+                path, depth, "ask", state, began=question.began, stretches=question.stretches
+            )
         since = min((gate.since for gate in gates.values()), default=0.0)
         duration_ms = max(0.0, (answer.at - since) * 1000)
         return StepView(
-            path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer
-        )
+            path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer,
+            began=question.began, ended_at=question.ended_at, stretches=question.stretches,
+        )  # fmt: skip
 
 
 def _with_causes(steps: list[StepView]) -> tuple[StepView, ...]:

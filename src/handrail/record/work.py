@@ -69,10 +69,10 @@ class RecordedTasks:
                 _, _, task, parent = heappop(self._ready)
                 self._take_end(task, parent)
         self.dropped = {
-            one: drop_reason(event)
+            task_id: drop_reason(event)
             for event in edits
-            for one in event.drop
-            if not recorded.knows(self.path_of(one))
+            for task_id in event.drop
+            if not recorded.knows(self.path_of(task_id))
         }
 
     def path_of(self, task_id: str) -> str:
@@ -107,9 +107,9 @@ class RecordedTasks:
 
     def by_urgency(self) -> list[tuple[str, float]]:
         """All tasks that count, by id with their priorities, in the order in which they begin."""
-        moved = {one: priority for event in self._edits for one, priority in event.priority.items()}
-        urgency = [(one, moved.get(one, priority)) for one, priority in self._known.items()]
-        return sorted(urgency, key=lambda one: one[1])
+        moved = {key: priority for event in self._edits for key, priority in event.priority.items()}
+        urgency = [(key, moved.get(key, priority)) for key, priority in self._known.items()]
+        return sorted(urgency, key=lambda pair: pair[1])
 
     def _bring(self, tasks: Iterable[Task], parent: str | None) -> None:
         for task in tasks:
@@ -145,4 +145,4 @@ def _children(output: Any, record: PathState) -> Sequence[Task]:
     if is_found(output):
         return output.children
     payload = output if isinstance(output, Unresolved) else None
-    return [Task(one, payload, priority) for one, priority in record.found]
+    return [Task(task_id, payload, priority) for task_id, priority in record.found]

@@ -36,7 +36,7 @@ class WorkView:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
-        queued = [{"id": one, "priority": priority} for one, priority in self.queued]
+        queued = [{"id": task_id, "priority": priority} for task_id, priority in self.queued]
         return {**cast("dict[str, Any]", json_safe(self)), "queued": queued}
 
 
@@ -49,7 +49,7 @@ def works_of(recorded: Recorded) -> Iterator[WorkView]:
 
 def _work(recorded: Recorded, tasks: RecordedTasks, path: str) -> WorkView:
     work, record = tasks.work(), recorded.at(path)
-    waiting = {one.id for one in work.left if not tasks.has_begun(one.id)}
+    waiting = {task.id for task in work.left if not tasks.has_begun(task.id)}
     stopped = recorded.stops.get(path)
     why = work.why_stopped
     is_now = stopped is not None and stopped.attempt == tasks.attempt and record.end is None
@@ -57,11 +57,11 @@ def _work(recorded: Recorded, tasks: RecordedTasks, path: str) -> WorkView:
         why = stopped.reason
     return WorkView(
         path,
-        tuple(one for one in tasks.by_urgency() if one[0] in waiting),
-        tuple(one.id for one in work.left if tasks.is_at_work(one.id)),
+        tuple(pair for pair in tasks.by_urgency() if pair[0] in waiting),
+        tuple(task.id for task in work.left if tasks.is_at_work(task.id)),
         len(work.done),
         len(work.failed),
-        tuple(one.id for one in work.refused),
+        tuple(task.id for task in work.refused),
         why,
         record.end is not None,
     )

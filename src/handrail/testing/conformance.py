@@ -35,7 +35,7 @@ from handrail.model.results import (
 )
 from handrail.model.work import Found, Task
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.record.comparing import without
+from handrail.record.diff import without
 from handrail.steps.scope import scope
 from handrail.steps.step import step
 from handrail.steps.verbs import Stage, Step, Steps

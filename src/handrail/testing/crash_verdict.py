@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from handrail.codec.codec import Codec
 from handrail.errors import OutputNotSerializable, StepWasInterrupted
 from handrail.model.results import StepResult, WorkflowResult, qualified
-from handrail.record.comparing import without
+from handrail.record.diff import without
 from handrail.typed.field_words import TIMES
 
 Verdict: TypeAlias = Mapping[str, str]

@@ -259,7 +259,7 @@ class Reader:
         else:
             fold, row_builder = before.fold, before.row_builder
         recorded = self._read_run(info, history, fold)
-        rows = row_builder.of(recorded.view, history)
+        rows = row_builder.of(recorded.view)
         row = self.mask_data(row_of(info, recorded.view))
         paths = tuple(at_work(recorded.view))
         now = time.monotonic()

@@ -24,7 +24,6 @@ from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.typed.schema import open_schema
 from handrail.web.step_json import SHORT, step_rows
-from handrail.web.times import times_of
 
 _MOST_ACTS = 200
 _MOST_AT_WORK = 3
@@ -89,8 +88,8 @@ def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
         "signals": [_signal(one) for one in view.signals],
         "needs": list(view.needs),
         "acts": actions_of((*recorded.history, *view.inbox)),
-        "drives": json_safe(times_of(recorded.history).drives_until(_last(recorded))),
-        "steps": cast("Json", step_rows(view, recorded.history)) if steps else [],
+        "drives": [[began, _last(recorded) if end is None else end] for began, end in view.drives],
+        "steps": cast("Json", step_rows(view)) if steps else [],
         "work": [_queue(one, view.inbox) for one in view.works],
     }
 

@@ -12,7 +12,6 @@ from handrail.record.results import incident_of
 from handrail.record.view import RunView, StepView, end_in, exit_code_of, plain
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.texts import Texts
-from handrail.web.times import StepTimes, Times, times_of
 
 MOST_OUTPUT = 1024 * 1024
 """Characters of JSON; of a longer output the page gets the beginning, as text."""
@@ -21,56 +20,34 @@ SHORT = 2_000
 _MOST_SPANS = 50
 
 
-def step_rows(view: RunView, history: Sequence[ev.Event]) -> list[dict[str, Json]]:
+def step_rows(view: RunView) -> list[dict[str, Json]]:
     """The rows of the steps, parents before children."""
-    return list(StepRows(_unmasked).of(view, history).values())
-
-
-def _unmasked(row: dict[str, Json]) -> dict[str, Json]:
-    return row
+    return [_row(step) for step in view.steps]
 
 
 class StepRows:
-    """Makes the rows of one run's steps, as its history grows. Mutable: it keeps the rows.
+    """Makes the rows of one run's steps, as its record grows. Mutable: it keeps the rows.
 
     ``hide`` masks the secrets in a row.
     """
 
     def __init__(self, hide: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
         self._hide = hide
-        self._times = Times()
-        self._known = 0
         self._content: dict[str, tuple[Any, ...]] = {}
-        """By path, the fields that the row was made of, besides times."""
+        """By path, the fields that the row was made of."""
         self._rows: dict[str, dict[str, Json]] = {}
 
-    def of(self, view: RunView, history: Sequence[ev.Event]) -> dict[str, dict[str, Json]]:
-        """The rows by path, parents before children. An unchanged row is the same object as before.
-
-        ``history`` must begin with the history of the call before.
-        """
-        stale = self._apply(history[self._known :])
-        self._known = len(history)
-        said = {step.path: _row_content(step) for step in view.steps}
-        self._rows = {step.path: self._row(step, said[step.path], stale) for step in view.steps}
-        self._content = said
+    def of(self, view: RunView) -> dict[str, dict[str, Json]]:
+        """The rows by path, parents before children; an unchanged row is the same object."""
+        content = {step.path: _row_content(step) for step in view.steps}
+        self._rows = {step.path: self._row(step, content[step.path]) for step in view.steps}
+        self._content = content
         return self._rows
 
-    def _apply(self, new: Sequence[ev.Event]) -> set[str]:
-        """Apply events to times; the paths of the rows that they may change."""
-        stale: set[str] = set()
-        for event in new:
-            self._times.apply(event)
-            stale.add(getattr(event, "path", ""))
-            if isinstance(event, ev.RunResumed):  # ends the work of the drive before
-                stale.update(self._rows)
-        return stale
-
-    def _row(self, step: StepView, said: tuple[Any, ...], stale: set[str]) -> dict[str, Json]:
-        path = step.path
-        if path not in stale and self._content.get(path) == said:
-            return self._rows[path]
-        return self._hide(_row(step, self._times.steps.get(path)))
+    def _row(self, step: StepView, content: tuple[Any, ...]) -> dict[str, Json]:
+        if self._content.get(step.path) == content:
+            return self._rows[step.path]
+        return self._hide(_row(step))
 
 
 def _row_content(step: StepView) -> tuple[Any, ...]:
@@ -78,11 +55,11 @@ def _row_content(step: StepView) -> tuple[Any, ...]:
     return (
         step.step_type, step.state, step.attempts, step.duration_ms, step.cause, step.spent,
         step.given_by, step.handled, step.undone, exit_code_of(step.output), step.size,
+        step.began, step.ended_at, step.stretches,
     )  # fmt: skip
 
 
-def _row(step: StepView, times: StepTimes | None) -> dict[str, Json]:
-    over = step.duration_ms is not None
+def _row(step: StepView) -> dict[str, Json]:
     cause = step.cause
     row: dict[str, Json] = {
         "path": step.path,
@@ -90,8 +67,8 @@ def _row(step: StepView, times: StepTimes | None) -> dict[str, Json]:
         "step_type": step.step_type,
         "state": step.state,
         "attempts": step.attempts,
-        "started_at": None if times is None else times.began,
-        "ended_at": times.ended if times is not None and over else None,
+        "started_at": step.began,
+        "ended_at": step.ended_at,
         "duration_ms": step.duration_ms,
         "error": None if cause is None or not cause.error else cause.error[:SHORT],
         "error_type": None if cause is None else cause.error_type,
@@ -109,8 +86,8 @@ def _row(step: StepView, times: StepTimes | None) -> dict[str, Json]:
         row["undone"] = {"error": step.undone.error}
     if step.size is not None:
         row["size"] = step.size
-    if times is not None and len(times.all_stretches) > 1:
-        row["spans"] = [list(one) for one in times.all_stretches[-_MOST_SPANS:]]
+    if len(step.stretches) > 1:
+        row["spans"] = [list(stretch) for stretch in step.stretches[-_MOST_SPANS:]]
     return row
 
 
@@ -133,8 +110,7 @@ def step_of(
     if step is None:
         return None
     events = [event for event in history if getattr(event, "path", None) == path]
-    row = _row(step, times_of(history).steps.get(path))
-    return row | step_details(step, events, texts or Texts())
+    return _row(step) | step_details(step, events, texts or Texts())
 
 
 def step_details(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:

@@ -27,7 +27,7 @@ def diff_of(
 
 def _results(history: Sequence[ev.Event]) -> dict[str, StepResult[Any]]:
     """The results of steps that count, in tree order, by path."""
-    return {one.path: one for one in tree_order(*steps_of(Recorded(history)))}
+    return {step.path: step for step in tree_order(*steps_of(Recorded(history)))}
 
 
 def _merged(a: Iterable[str], b: Iterable[str]) -> list[str]:
@@ -73,15 +73,15 @@ def without(left_out: Container[str], value: Any, leaf: Callable[[Any], Any] | N
     ``leaf`` makes what is to be compared of a value that is no list, tuple, dict or such a record.
     """
     if is_dataclass(value) and type(value).__module__.startswith("handrail."):
-        names = (one.name for one in fields(value) if one.name not in left_out)
+        names = (field.name for field in fields(value) if field.name not in left_out)
         kept = {name: without(left_out, getattr(value, name), leaf) for name in names}
         return {"": type(value).__qualname__, **kept}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
-        return [type(items).__name__, *(without(left_out, one, leaf) for one in items)]
+        return [type(items).__name__, *(without(left_out, item, leaf) for item in items)]
     if isinstance(value, dict):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return {key: without(left_out, one, leaf) for key, one in pairs}
+        return {key: without(left_out, item, leaf) for key, item in pairs}
     return value if leaf is None else leaf(value)
 
 

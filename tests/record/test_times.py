@@ -1,3 +1,5 @@
+"""When a run was driven, and when each of its steps was at work."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +9,8 @@ import pytest
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import OpenGate, StepResult
-from handrail.web.times import times_of
+from handrail.record.run_record import Recorded
+from handrail.record.view import view_of
 
 
 def ended(path: str, took_s: float = 0.0) -> ev.StepCompleted:
@@ -86,14 +89,14 @@ def test_the_stretches_of_a_step(
     events: Any, path: str, stretches: list[Any], began: float
 ) -> None:
     """A step is at work from each beginning to the failure, crash or end that follows it."""
-    work = times_of(history(*events)).steps[path]
-    assert stretches == work.all_stretches
-    assert began == work.began
+    state = Recorded(history(*events)).at(path)
+    assert stretches == list(state.stretches)
+    assert began == state.began
 
 
 def test_the_drives_of_a_run() -> None:
     """A drive lasts to its end, or to the last that a killed process wrote."""
-    times = times_of(
+    recorded = Recorded(
         history(
             (0, ev.WorkflowStarted("w")),
             (2, ev.RunSuspended()),
@@ -102,5 +105,4 @@ def test_the_drives_of_a_run() -> None:
             (9, ev.RunResumed()),
         )
     )
-    assert times.drives_until(None) == [[0, 2], [5, 6], [9, None]]
-    assert times.drives_until(11)[-1] == [9, 11]
+    assert view_of(recorded, alive=True, now=9).drives == ((0, 2), (5, 6), (9, None))
