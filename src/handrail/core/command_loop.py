@@ -43,6 +43,12 @@ class _BeingWritten(msgspec.Struct):
     pending: Awaitable[None] | HandrailError
 
 
+class _Cancelled(msgspec.Struct):
+    """The task was cancelled while it waited for a write; to carry it out is to raise that."""
+
+    error: BaseException
+
+
 class CommandLoop:
     """Numbers records, has ``append`` write them, shows them, and gives them to the machine.
 
@@ -54,6 +60,9 @@ class CommandLoop:
     With ``sync_later`` the run goes ahead of the disk: the end of an attempt that ``has_no_effect``
     is stored, but not synced, while only such attempts follow. Before anything else is done, shown
     or awaited, ``_catch_up`` syncs the records and shows them.
+
+    A task that is cancelled while it waits for a write has the cancellation raised before the next
+    command: the machine has what was numbered by then, and ``run`` can be called again.
     """
 
     def __init__(
@@ -168,7 +177,9 @@ class CommandLoop:
                 and now() - ahead[0].at < AHEAD_S
                 and self._may_run_ahead(command)
             ):
+                todo.appendleft(command)
                 await self._catch_up()
+                continue
             sync: bool | None
             if kind is cmd.Record:
                 if (
@@ -213,6 +224,8 @@ class CommandLoop:
             elif kind is _BeingWritten:
                 await self._show_when_written(command.event, command.pending)
                 continue
+            elif kind is _Cancelled:
+                raise command.error
             else:
                 self._carry_out(command)
                 continue
@@ -240,22 +253,22 @@ class CommandLoop:
                     todo.extend(more)
         return True
 
-    def _may_run_ahead(self, command: cmd.Command) -> bool:
+    def _may_run_ahead(self, command: cmd.Command | _Cancelled) -> bool:
         """True for the start of a step, or an attempt, without effects outside of the run."""
         # fast road of command_loop.CommandLoop._show_when_written
         if type(command) is cmd.Record:
             return type(command.event) is ev.StepStarted and not command.sync
-        return type(command) is cmd.Perform and self._has_no_effect(command)
+        if type(command) is cmd.Perform:
+            return self._has_no_effect(command)
+        return isinstance(command, _Cancelled)
 
     async def _catch_up(self) -> None:
         """Have on disk what the run has gone ahead of, then show it."""
-        assert self._sync_later is not None
-        pending = self._sync_later()
-        if pending is not None:
-            await self._wait_for_write(pending)
-        for event in self.ahead:
-            self._show(event)
-        self.ahead.clear()
+        pending = None if self._sync_later is None else self._sync_later()
+        if pending is None or await self._wait_for_write(pending):
+            for event in self.ahead:
+                self._show(event)
+            self.ahead.clear()
 
     async def _show_when_written(
         self, event: ev.Event, pending: Awaitable[None] | HandrailError
@@ -264,16 +277,30 @@ class CommandLoop:
         # long road of command_loop.CommandLoop._may_run_ahead
         if isinstance(pending, HandrailError):
             raise pending
-        await self._wait_for_write(pending)
-        self._show(event)
+        is_written = await self._wait_for_write(pending)
+        self._show_if(is_written, event)
         self.receive(event)
 
-    async def _wait_for_write(self, pending: Awaitable[None]) -> None:
+    def _show_if(self, is_written: bool, event: ev.Event) -> None:  # noqa: FBT001  # for speed
+        if is_written and not self.ahead:
+            self._show(event)
+        else:
+            self.ahead.append(event)
+
+    async def _wait_for_write(self, pending: Awaitable[None]) -> bool:
+        """Wait for it; False if this was cancelled meanwhile, which the next command raises."""
         self._is_writing = True
         try:
             await pending
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  # the cancellation of any event loop
+            if not self.todo or type(self.todo[0]) is not _Cancelled:
+                self.todo.appendleft(_Cancelled(error))
+            return False
         finally:
             self._is_writing = False
+        return True
 
     async def _recorded_together(self, first: cmd.Record) -> bool:
         """Write this record and those queued next in one transaction; False if nothing was written.
@@ -312,13 +339,12 @@ class CommandLoop:
             todo.extendleft(reversed(attempts))
             todo.extendleft(reversed(records[1:]))
             return False
-        if pending is not None:
-            await self._wait_for_write(pending)
         todo.extendleft(reversed(attempts))
+        is_written = pending is None or await self._wait_for_write(pending)
         run = self._machine.run
         run.receiving_batch = True
         for event in events:
-            self._show(event)
+            self._show_if(is_written, event)
             self.receive(event)
         run.receiving_batch = False
         for path in run.deferred_work:

@@ -302,13 +302,11 @@ class Conductor:
         # long road of conductor.Conductor._take_ends
         if not await self.rehearse(most):
             return False
-        if self.asked is not None:
+        if self.asked is not None and self.ends is None:
             return True  # nothing else counts before the record is gone through
         if self._beyond is not None and self.ends is None:  # else it ended before it went on
-            for part in self.gone_through:
-                for _ in self.write_out(part):
-                    pass
-            self.go_beyond()
+            for _ in self.write_out():
+                pass
         run, jobs = self._loop.run, self.jobs
         while self.result is None:
             if not await run(most):
@@ -456,11 +454,18 @@ class Conductor:
             self._rehearse_on()
         return True
 
-    def write_out(self, part: rehearsal.Rehearsal) -> Iterator[Awaitable[None] | None]:
-        """Record what a rehearsal found, and show it, in order; yields what each write waits for.
+    def write_out(self) -> Iterator[Awaitable[None] | None]:
+        """Record what the rehearsal found, and show it, in order; yields what each write waits for.
 
-        A value that cannot be recorded is recorded as text.
+        Then take up what lies beyond the record, if all of it was gone through. A value that cannot
+        be recorded is recorded as text.
         """
+        parts, self.gone_through = self.gone_through, []
+        for part in parts:
+            yield from self._write_part(part)
+        self._go_beyond()
+
+    def _write_part(self, part: rehearsal.Rehearsal) -> Iterator[Awaitable[None] | None]:
         for number, (event, sync) in enumerate(part.happened):
             if sync is None:
                 yield None
@@ -491,12 +496,10 @@ class Conductor:
             self.asked = part
             self._host.evaluate(part)
 
-    def go_beyond(self) -> None:
-        """Take up what lies beyond the record: all of it is written."""
-        self.gone_through.clear()
+    def _go_beyond(self) -> None:
         beyond, self._beyond = self._beyond, None
         if beyond is None:
-            return  # nothing was recorded before
+            return  # nothing was recorded before, or not all of it was gone through
         carried_out, stopped = rehearsal.to_carry_out(beyond, self.machine.run, self._cancel)
         self.todo.extend(carried_out)
         for command in stopped:
@@ -798,8 +801,11 @@ class Conductor:
             self.end_drive(self._drains)
 
     def interrupt(self, reason: str) -> None:
-        """End the drive because its process is to end: suspend the run, or cancel it."""
-        if self._suspends:
+        """End the drive because its process is to end: suspend the run, or cancel it.
+
+        A record that is not gone through yet stays as it is: not even a cancellation is added.
+        """
+        if self._suspends or self.asked is not None:
             self.end_drive(reason)
         elif not self._is_interrupted and self.ends is None and self.result is None:
             self._is_interrupted = True
