@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from handrail import SqliteJournal
+from handrail.sinks.background import BackgroundWriter
 from tests.durability.processes import Child, result_of
 from tests.system.test_threads import Executor, two_threads
 
@@ -78,3 +79,19 @@ def test_threads_may_fork_at_once(tmp_path: Path) -> None:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
+
+
+def test_a_child_writes_its_own_files_and_none_of_its_parents(tmp_path: Path) -> None:
+    """What waited to be written is the parent's; the child has a thread of its own."""
+    writer = BackgroundWriter()
+    for number in range(50):
+        writer.append(str(tmp_path / "file"), b"p%d\n" % number)
+
+    def write() -> bool:
+        writer.append(str(tmp_path / "file"), b"child\n")
+        return writer.finish(20.0)
+
+    assert result_of(write)
+    assert writer.finish(20.0)
+    lines = (tmp_path / "file").read_bytes().split()
+    assert sorted(lines) == sorted([b"child", *(b"p%d" % number for number in range(50))])

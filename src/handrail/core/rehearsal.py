@@ -46,6 +46,8 @@ class Rehearsal:
         """The commands beyond the record."""
         self.declared: dict[int, Callable[[], Types]] = {}
         """For an event by its place in ``happened``: returns the types to read its value by."""
+        self._noted = 0
+        """How many events of the record come next: what is replayed is shown ahead of them."""
         self._machine = machine
         self._shows = shows
         self._loop = CommandLoop(
@@ -67,6 +69,7 @@ class Rehearsal:
         sent_at = event.at  # by which a wait judges whether it came in time
         self._loop.number(event)
         self.happened.append((ev.stamp(event, event.run_id, event.seq, sent_at), False))
+        self._noted += 1
 
     def _hold(self, command: cmd.Command) -> None:
         self.beyond.append(command)
@@ -75,14 +78,15 @@ class Rehearsal:
         if isinstance(event, WITH_VALUE):
             self.declared[len(self.happened)] = declared_in(self._machine, event)
         self.happened.append((event, sync))
+        self._noted = 0
 
     def _tell(self, progress: ev.Progress) -> None:
         if not self._shows:
             return
-        seq = self._loop.seq
+        seq = self._loop.seq - self._noted
         if progress.seq != seq or not seq:  # else the core has stamped it already
             ev.stamp(progress, self._machine.run.setting.run_id, seq, self._machine.run.now)
-        self.happened.append((progress, None))
+        self.happened.insert(len(self.happened) - self._noted, (progress, None))
 
 
 class CatchingUp(Rehearsal):

@@ -9,6 +9,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -25,6 +26,7 @@ from handrail.shortening import shortened
 from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
 from handrail.sinks.jsonl import line_of
 from handrail.sinks.masks import Masks
+from handrail.system.forks import finalize
 from handrail.typed.jsonsafe import Json, json_safe
 
 FINISH_S = 2.0
@@ -80,7 +82,7 @@ class ArtifactsSink:
         self._runs: dict[str, _Run] = {}
         self._masks = Masks()
         self._writer = BackgroundWriter()
-        weakref.finalize(self, _finish, self._writer)
+        weakref.finalize(self, finalize, partial(_finish, self._writer))
 
     def mask_with(self, run_id: str, mask: Mask) -> None:
         """Mask the secrets of this run in its files."""

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from handrail.system.forks import locks_to_fork
+
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes that may wait to be written."""
 
@@ -34,6 +36,10 @@ class BackgroundWriter:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
+        self._begin()
+        locks_to_fork(self)
+
+    def _begin(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._waiting: list[tuple[str, bytes | Write]] = []
         """Texts by file; calls by "", or by the name of what is done afterwards."""
@@ -86,6 +92,8 @@ class BackgroundWriter:
         Raises:
             OSError: a write failed.
         """
+        if threading.current_thread() is self._thread:  # as a finalizer; it goes on by itself
+            return False
         with self._changed:
             self._urgent = True
             self._changed.notify_all()
@@ -108,6 +116,18 @@ class BackgroundWriter:
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    def before_fork(self) -> None:
+        """Let the thread take nothing, and nobody add to it, until the process has forked."""
+        self._changed.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._changed.release()
+
+    def after_fork_in_child(self) -> None:
+        """Start empty: the parent's thread writes what waits."""
+        self._begin()
 
     # -- in the thread ---------------------------------------------------------------------------
 
