@@ -94,7 +94,9 @@ SEEN = (
 
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
             "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
-            "opencode": "opencode-ai"}  # fmt: skip
+            "opencode": "opencode-ai", "qwen": "@qwen-code/qwen-code",
+            "claude-agent-acp": "@agentclientprotocol/claude-agent-acp",
+            "codex-acp": "@agentclientprotocol/codex-acp"}  # fmt: skip
 """Real agent programs, each with the npm package that it comes in."""
 WHEELS = {
     "claude": ("claude-agent-sdk", "claude_agent_sdk/_bundled/claude"),
@@ -476,7 +478,10 @@ def programs(session: nox.Session) -> None:
     if strange := chosen - {*PROGRAMS, "browser", "hub", "temporal"}:
         session.error(f"there are no tests of {', '.join(sorted(strange))}")
     agents = {name: installed(session, name) if name in chosen else None for name in PROGRAMS}
-    env = {f"HANDRAIL_LIVE_{name.upper()}": path or "" for name, path in agents.items()}
+    env = {
+        f"HANDRAIL_LIVE_{name.upper().replace('-', '_')}": path or ""
+        for name, path in agents.items()
+    }
     runs: list[tuple[str, ...]] = []
     if "browser" in chosen:  # apart: the library that drives it keeps an event loop running
         path = ("--browser-path", browser(session))

@@ -9,6 +9,7 @@ import pytest
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.codex.turn import NETWORK_WAITS
 from handrail.agents.transport.parser import Ending
+from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentCompaction,
@@ -524,6 +525,31 @@ def test_an_abortion_by_a_watchdog_is_a_timeout() -> None:
     assert hold(dialogue(), messages).error.kind == "interrupted"
     ending = Ending(0, "idle_timeout", now=NOW)
     assert hold(dialogue(), messages, ending).error.kind == "timeout"
+
+
+@pytest.mark.parametrize(("stopped", "kind"), [(None, "interrupted"), ("idle_timeout", "timeout")])
+def test_an_error_that_answers_a_cancellation_is_no_failure(stopped: Any, kind: str) -> None:
+    """It has the kind of what stopped the turn, whatever its words are."""
+    asked = dialogue()
+    asked.start()
+    for message in (INIT, opened()):
+        tell(asked, message)
+    assert asked.interrupt() != []
+    tell(asked, {"id": 3, "error": {"code": -32603, "message": "x", "data": {"details": "Gone."}}})
+    with pytest.raises(AgentError) as caught:
+        asked.conclude(Ending(0, stopped, now=NOW))
+    assert caught.value.kind == kind
+
+
+def test_tokens_told_call_by_call_are_added_unless_the_reply_has_them() -> None:
+    """Beside the last words of each, as qwen has them."""
+    used = {
+        "usage": {"inputTokens": 8, "outputTokens": 2, "cachedReadTokens": 4, "totalTokens": 10}
+    }
+    calls = [chunk("So.", _meta=used), chunk("", _meta=used)]
+    got = talk("qwen", *calls, ended())
+    assert got.reply.usage == Usage(16, 4, cached_tokens=8)
+    assert talk("qwen", *calls, ended(**USED)).reply.usage == Usage(5, 1)
 
 
 def test_what_was_being_said_is_the_text_of_a_failure() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.routes import backend_names
+from handrail.agents.routes import OTHER_NAMES, backend_names
 from handrail.cli.doctor import Named, examine
 from handrail.cli.exits import Exit
 from handrail.cli.target import place_of
@@ -264,6 +264,15 @@ def test_the_command_prints_a_line_for_each(cli: Cli, program: Program) -> None:
     assert set(backend_names()) < set(names)
     assert {line[column - 2 : column] for line in lines[:-1]} == {"  "}
     assert any(line.strip().startswith("-> Install") for line in lines)
+
+
+def test_the_command_finds_backends_that_are_little_known(cli: Cli, program: Program) -> None:
+    """They have a line where their program is there, with what it is."""
+    for name in ("agy", "vibe-acp"):
+        program(name, "echo 1.2.17")
+    lines = [line.split()[:3] for line in cli("doctor").out.splitlines()]
+    there = [line for line in lines if line[0] in OTHER_NAMES]
+    assert there == [[name, "found", "1.2.17"] for name in ("agy", "vibe")]
 
 
 def test_the_command_says_what_is_to_be_seen_to(cli: Cli, program: Program) -> None:

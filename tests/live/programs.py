@@ -8,14 +8,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
+
+from handrail.agents.acp.backend import AcpBackend
+from handrail.agents.acp.named import make_named
 from handrail.model.agent_options import AgentOptions
 from handrail.ports.agent import AgentBackend
-from tests.live import stub_anthropic, stub_gemini, stub_openai
+from tests.live import stub_anthropic, stub_chat, stub_gemini, stub_openai
 from tests.live.stub_server import StubServer, ToolCall
 
 THEIRS = ("ANTHROPIC_", "CLAUDE", "CODEX_", "COPILOT_", "DISABLE_", "GEMINI_", "GOOGLE_", "OPENAI_",
@@ -62,7 +66,7 @@ class Live:
     backend: str
     api: ModuleType
     stub: type[StubServer]
-    model: str
+    model: str | None
     around: Callable[[Path, str], Mapping[str, str]]
     tool: Callable[[str], ToolCall]
     extra: Mapping[str, Any]
@@ -70,7 +74,7 @@ class Live:
     @property
     def variable(self) -> str:
         """The name of the variable that says where the program is."""
-        return f"HANDRAIL_LIVE_{self.program.upper()}"
+        return f"HANDRAIL_LIVE_{self.program.upper().replace('-', '_')}"
 
     @property
     def where(self) -> str | None:
@@ -147,6 +151,25 @@ def _opencode(_: Path, url: str) -> Mapping[str, str]:
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), **off}
 
 
+def _qwen(home: Path, url: str) -> Mapping[str, str]:
+    folder = home / ".qwen"
+    folder.mkdir(exist_ok=True)
+    chosen = {"security": {"auth": {"selectedType": "openai"}}}
+    (folder / "settings.json").write_text(json.dumps(chosen))
+    return {"OPENAI_API_KEY": "sk-dummy", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "m"}
+
+
+def named(where: str, *, options: AgentOptions, name: str) -> AgentBackend:
+    """The backend of an agent that is known by a name, on this program."""
+    made = make_named(name)
+    return attrs.evolve(made, argv=(where, *made.argv[1:]), options=options)
+
+
+def adapter(where: str, *, options: AgentOptions, name: str) -> AgentBackend:
+    """A program that speaks ACP for another one."""
+    return AcpBackend([where], name=name, options=options)
+
+
 CLAUDE = Live(
     "claude",
     "claude",
@@ -202,7 +225,28 @@ OPENCODE = Live(
     lambda command: ToolCall("bash", {"command": command, "description": "x"}, "Running it."),
     {},
 )
-ALL = (CLAUDE, CODEX, COPILOT, GEMINI, OPENCODE)
+QWEN = replace(
+    GEMINI,
+    name="qwen",
+    program="qwen",
+    model="m",
+    backend="tests.live.programs.named",
+    stub=stub_chat.ChatStub,
+    around=_qwen,
+    tool=lambda command: ToolCall(
+        "run_shell_command", {"command": command, "is_background": False}, "Running it."
+    ),
+    extra={"name": "qwen"},
+)
+_ADAPTED: dict[str, Any] = {"backend": "tests.live.programs.adapter", "model": None}
+CLAUDE_ACP = replace(
+    CLAUDE, name="claude-acp", program="claude-agent-acp", extra={"name": "claude-acp"}, **_ADAPTED
+)
+CODEX_ACP = replace(
+    CODEX, name="codex-acp", program="codex-acp", extra={"name": "codex-acp"}, **_ADAPTED
+)
+ALL = (CLAUDE, CODEX, COPILOT, GEMINI, OPENCODE, QWEN, CLAUDE_ACP, CODEX_ACP)
+"""Other programs, then adapters: they run the same claude and codex, and speak ACP."""
 
 
 @contextmanager

@@ -32,10 +32,16 @@ Event = tuple[str, Mapping[str, Any]]
 class OpenAIStub(StubServer):
     """Answers every call of the model as it was told."""
 
+    path = "/responses"
+
+    def events(self, answer: Text | ToolCall) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
+        """The answer, in pieces."""
+        return _events(answer)
+
     def respond(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
         path = request.path.partition("?")[0]
-        if request.method != "POST" or not path.endswith("/responses"):
+        if request.method != "POST" or not path.endswith(self.path):
             self.others.append(f"{request.method} {request.path}")
             reply.json({"object": "list", "data": [], "models": []})
             return
@@ -45,7 +51,7 @@ class OpenAIStub(StubServer):
             case Silent():
                 self.wait()
             case Text() | ToolCall() as answer:
-                reply.events(_events(answer))
+                reply.events(self.events(answer))
 
 
 def _items(answer: Text | ToolCall) -> Iterator[dict[str, Any]]:

@@ -212,19 +212,23 @@ _MADE_BY = {
     "gemini": ("handrail.agents.acp.backend", "gemini"),
     "opencode": ("handrail.agents.acp.backend", "opencode"),
     "api": ("handrail.agents.api.backend", "ApiBackend"),
+    "agy": ("handrail.agents.agy", "AgyBackend"),
 }
 
 
-ACP_NAMES = ("cursor", "goose", "kimi", "kiro", "qwen")
+ACP_NAMES = ("auggie", "cline", "cursor", "droid", "goose", "junie", "kimi", "kiro", "qwen", "vibe")
 """Agents that are known by a name, and by no more than what ``agents.acp.named`` says of each."""
+OTHER_NAMES = ("agy", *ACP_NAMES)
+"""Backends that were hardly tried with the real program, if at all."""
 
 
 def backend_names() -> tuple[str, ...]:
     """The names of the house's backends, and of those that packages registered.
 
-    ``make_backend`` knows ``ACP_NAMES``, too.
+    ``make_backend`` knows ``OTHER_NAMES``, too.
     """
-    return tuple(dict.fromkeys((*_MADE_BY, *addons.names(addons.BACKENDS))))
+    tried = (name for name in _MADE_BY if name not in OTHER_NAMES)
+    return tuple(dict.fromkeys((*tried, *addons.names(addons.BACKENDS))))
 
 
 @cache
@@ -254,7 +258,7 @@ def check_name(name: str, whose: str) -> None:
         DefinitionError: no backend has this name; the text lists the known ones, or says what a
             retired name is now.
     """
-    if name in _MADE_BY or name in (known := (*backend_names(), *ACP_NAMES)):
+    if name in _MADE_BY or name in (known := (*backend_names(), *OTHER_NAMES)):
         return
     if (error := retired(name, whose)) is not None:
         raise error

@@ -362,8 +362,7 @@ def _backends_to_probe(wanted: str | None, model: str | None) -> list[Named]:
 
     ``api`` gets the chosen model, without which its probe says little.
     """
-    from handrail.agents.acp.named import NAMED
-    from handrail.agents.routes import backend_names, make_backend
+    from handrail.agents.routes import OTHER_NAMES, backend_names, make_backend
 
     def make(name: str) -> AgentBackend:
         if name == "api" and model is not None:
@@ -372,7 +371,11 @@ def _backends_to_probe(wanted: str | None, model: str | None) -> list[Named]:
             return ApiBackend(model)
         return make_backend(name)
 
-    others = [name for name, row in NAMED.items() if name == wanted or shutil.which(row.argv[0])]
+    others = (
+        name
+        for name in OTHER_NAMES
+        if name == wanted or make_backend(name).where(NO_OPTIONS)  # type: ignore[attr-defined]
+    )
     names = dict.fromkeys((*backend_names(), *others))
     return [(name, partial(make, name)) for name in names]
 

@@ -18,7 +18,7 @@ def prose(name):
     return " ".join(SECTIONS[name].split())
 
 
-others = {"What they have in common", "Any other ACP agent", "Any program", "fake"}
+others = {"What they have in common", "agy", "Any other ACP agent", "Any program", "fake"}
 assert set(SECTIONS) == others | set(backend_names()), set(SECTIONS)
 
 

@@ -243,6 +243,7 @@ class AcpDialogue(RpcTurn):
             if self._is_prompted and self._counts.spent != before:
                 yield from self._used()
         elif self._is_prompted and not self.finished:  # later messages belong to no turn
+            self._counts.on_call(object_in(update, "_meta"))
             yield from self._updates.read(update)
 
     # -- the steps -------------------------------------------------------------------------------
@@ -299,7 +300,13 @@ class AcpDialogue(RpcTurn):
         yield self.peer.request("session/prompt", {**session, "prompt": prompt})
 
     def _on_prompt_error(self, error: RpcError) -> Outgoing:
-        """Some agents report an error as text, too, before the error reply."""
+        """Some agents report an error as text, too, before the error reply. Some answer a prompt
+        that was cancelled with an error.
+        """
+        if self._is_interrupted:
+            yield from self._close()
+            self._stop = "cancelled"
+            return
         _, said = self._updates.last_words
         details = (
             error.data if isinstance(error.data, str) else text_in(as_object(error.data), "message")

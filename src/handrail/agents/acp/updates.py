@@ -288,6 +288,7 @@ class SessionUsage:
         self._before = 0.0 if fresh else known
         self._cost: float | None = None
         self._tokens: Usage | None = None
+        self._of_calls: Usage | None = None
 
     @property
     def used_no_known_tokens(self) -> bool:
@@ -320,9 +321,14 @@ class SessionUsage:
         elif cost is not None:
             self._before = cost
 
+    def on_call(self, meta: Object) -> None:
+        """Take what one call of the model used, which some agents tell beside its last words."""
+        if used := usage_of(meta):
+            self._of_calls = used if self._of_calls is None else self._of_calls + used
+
     def on_reply(self, reply: Object, *, is_whole: bool) -> None:
         """Take the reply to the prompt. ``is_whole``: it counts all calls, not just the last."""
-        tokens = usage_of(reply)
+        tokens = usage_of(reply) or self._of_calls
         self._tokens = tokens if is_whole or tokens is None or not tokens.tokens else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.loose_json import Object, count_in, objects_of, text_in
@@ -203,13 +203,15 @@ class TurnState:
 
 
 class EventReader(TurnState, ABC):
-    """Reads the lines of a turn that are JSON objects with a ``type``. Mutable."""
+    """Reads the lines of a turn that are JSON objects, whose ``key`` says their type. Mutable."""
+
+    key: ClassVar[str] = "type"
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """The notices of a line, in order."""
         notices: list[Notice] = []
         for event in objects_of(line):
-            if name := text_in(event, "type"):
+            if name := text_in(event, self.key):
                 notices.extend(self.read(name, event))
         return notices
 

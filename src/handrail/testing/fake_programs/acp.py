@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from handrail.testing.fake_programs.copilot import FAILED as COPILOT_FAILED
-from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch
+from handrail.testing.fake_programs.launch import UNRECORDED, VERSIONS, Entry, Launch
 from handrail.testing.fake_programs.output import new_id
 from handrail.testing.fake_programs.rpc import Message, Peer, Stopped
 from handrail.testing.fake_programs.turn import TurnWriter, deltas, perform
@@ -479,10 +479,9 @@ class _Plain(Agent):
         return Told("Internal error", -32603, {"details": message or GEMINI_FAILED[kind][2]})
 
 
-_PLAIN = ("cursor-agent", "goose", "kimi", "kiro-cli", "qwen")
 AGENTS: Mapping[str, Agent] = {
     "copilot": _Copilot(),
     "gemini": _Gemini(),
     "opencode": _Opencode(),
-    **{name: _Plain(name) for name in _PLAIN},
+    **{name: _Plain(name) for name in (*UNRECORDED, "qwen")},
 }

@@ -24,22 +24,16 @@ from handrail.testing.fake_programs.folder import Folder, new_state, write_json
 from handrail.typed.jsonsafe import short_repr
 
 Program: TypeAlias = Literal[
-    "claude", "codex", "copilot", "gemini", "opencode",
-    "cursor-agent", "goose", "kimi", "kiro-cli", "qwen",
+    "claude", "codex", "copilot", "gemini", "opencode", "auggie", "cline",
+    "cursor-agent", "droid", "goose", "junie", "kimi", "kiro-cli", "qwen", "vibe-acp",
 ]  # fmt: skip
 PROGRAMS: tuple[str, ...] = get_args(Program)
 
 LACKING: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(PROGRAMS, frozenset({"invalid_output"})),
     "claude": frozenset(),
     "codex": frozenset({"invalid_output", "max_turns"}),
     "copilot": frozenset({"invalid_output", "max_turns", "output_limit", "refusal"}),
-    "gemini": frozenset({"invalid_output"}),
-    "opencode": frozenset({"invalid_output"}),
-    "cursor-agent": frozenset({"invalid_output"}),
-    "goose": frozenset({"invalid_output"}),
-    "kimi": frozenset({"invalid_output"}),
-    "kiro-cli": frozenset({"invalid_output"}),
-    "qwen": frozenset({"invalid_output"}),
 }
 """The failures that none of a program's protocols can express, as far as is known."""
 

@@ -20,6 +20,8 @@ from handrail.testing.fake_programs.output import (
 )
 
 Entry: TypeAlias = Mapping[str, Any]
+UNRECORDED = ("auggie", "cline", "cursor-agent", "droid", "goose", "junie", "kimi", "kiro-cli",
+              "vibe-acp")  # fmt: skip
 VERSIONS: Mapping[str, str] = {
     "claude": "2.1.330 (Claude Code)",
     "codex": "codex-cli 0.169.0",
@@ -27,7 +29,7 @@ VERSIONS: Mapping[str, str] = {
     "gemini": "0.61.0",
     "opencode": "1.18.33",
     "qwen": "0.15.10",
-    **dict.fromkeys(("cursor-agent", "goose", "kimi", "kiro-cli"), "1.0.0"),  # no recording of it
+    **dict.fromkeys(UNRECORDED, "1.0.0"),
 }
 """Each program's answer if it is asked for its version."""
 CHILD_LIVES_S = 120.0

@@ -84,7 +84,7 @@ def _protocol(name: str, argv: list[str]) -> str | None:
             return "claude"
         case "codex":
             return "codex_server" if "app-server" in argv else None
-        case _ if {"--acp", "--experimental-acp"} & set(argv) or "acp" in argv[:1]:
+        case _ if {"acp", "--acp", "--acp=true", "--experimental-acp"} & {name[-3:], *argv}:
             return "acp"
         case _:
             return "copilot" if name == "copilot" else None
