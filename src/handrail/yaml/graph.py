@@ -28,6 +28,8 @@ BOUNDS: Mapping[str, str] = {
     "pattern": "pattern", "description": "description",
 }  # fmt: skip
 """What ``msgspec.Meta`` calls the bounds of a field."""
+OF_STEPS = ("agent", "script", "call", "workflow", "human_gate", "wait")
+"""The types of nodes that are one step, and so may be members of a group."""
 _HOUR_S = 3600.0
 _WITHOUT_END = frozenset({"infinity", "inf", ".inf", "infinite", "unbounded", "never"})
 _PROGRAMS = {".py": [sys.executable], ".sh": ["bash"], ".bash": ["bash"]}
@@ -109,7 +111,16 @@ def _wrong_names(graph: Graph) -> Iterator[FileRefused]:
         yield graph.said.refuse(key, f"there is no node {graph.start!r}", there)
     for node in nodes.values():
         said = node.said
-        members = said["agents"] if node.kind == "parallel" else ()
+        members = [str(name) for name in said["agents"]] if node.kind == "parallel" else []
+        inside = [nodes[name] for name in members if name in nodes]
+        inside += [said["member"]] if "member" in said else []
+        for member in inside:
+            if member.kind not in OF_STEPS:
+                what = f"a node of type {member.kind!r} cannot be a member of {node.name!r}"
+                yield member.said.refuse("type", what, f"Write one of: {', '.join(OF_STEPS)}.")
+        if node.kind == "branch" and _is_circle(nodes, node):
+            what = f"{node.name!r} leads back to itself with no node between that does anything"
+            yield said.refuse("routes", what, "Lead one of its routes elsewhere.")
         for name in [*(route.to for route in node.routes if route.to != END), *members]:
             if name not in nodes:
                 yield said.refuse("routes", f"there is no node {name!r}", there)
@@ -125,6 +136,26 @@ def _wrong_names(graph: Graph) -> Iterator[FileRefused]:
         yield from _wrong_names(flow)
 
 
+def _is_circle(nodes: Mapping[str, Node], node: Node) -> bool:
+    """True if branches alone lead from a branch to itself, which would never end."""
+    met, rest = set[str](), [node.name]
+    while rest:
+        for route in nodes[rest.pop()].routes:
+            if route.to in nodes and nodes[route.to].kind == "branch" and route.to not in met:
+                met.add(route.to)
+                rest.append(route.to)
+    return node.name in met
+
+
+def _by_name(nodes: list[Node]) -> Mapping[str, Node]:
+    found = dict[str, Node]()
+    for node in nodes:
+        if found.setdefault(node.name, node) is not node:
+            what = f"there are two nodes {node.name!r}"
+            raise node.said.refuse("name", what, "Give one of them another name.")
+    return found
+
+
 def _conductor(file: Path, data: Mapped) -> Graph:
     flow = data["workflow"]
     groups = {"parallel": data.get("parallel") or (), "for_each": data.get("for_each") or ()}
@@ -137,7 +168,7 @@ def _conductor(file: Path, data: Mapped) -> Graph:
         file=file,
         name=flow["name"],
         start=flow["entry_point"],
-        nodes={node.name: node for node in nodes},
+        nodes=_by_name(nodes),
         said=flow,
         parameters=tuple(taken) or (rest,),
         output=data.get("output") or {},
@@ -182,7 +213,7 @@ def _workhorse(file: Path, data: Mapped, name: str = "") -> Graph:
         file=file,
         name=title,
         start=data["start"],
-        nodes={node.name: node for node in nodes},
+        nodes=_by_name(nodes),
         said=data,
         parameters=(*taken, rest),
         flat=True,
@@ -203,7 +234,7 @@ def _translated(file: Path, given: Mapped, graph: Mapped) -> Node:
             said["prompt"] = Path(given["prompt"])
             said["output"] = {key: {} for key in said["keys"]} or None
             said["default"] = {str(output["key"]): output.get("default") for output in outputs}
-            said["timeout_seconds"] = _seconds(given.get("timeout"))
+            said["timeout_seconds"] = _seconds(given)
             said["working_dir"] = given.get("cwd")
             said["model"] = given["model"] if isinstance(given.get("model"), str) else None
         case "script":
@@ -227,8 +258,15 @@ def _translated(file: Path, given: Mapped, graph: Mapped) -> Node:
     return Node(kind, str(given["id"]), said, tuple(routes))
 
 
-def _seconds(said: Any) -> float | None:
-    return None if str(said).strip().lower() in _WITHOUT_END else float(said or _HOUR_S)
+def _seconds(given: Mapped) -> float | None:
+    timeout = given.get("timeout")
+    if str(timeout).strip().lower() in _WITHOUT_END:
+        return None
+    try:
+        return float(timeout or _HOUR_S)
+    except ValueError:
+        what = f"`timeout:` is {timeout!r}"
+        raise given.refuse("timeout", what, "Write seconds, or infinity.") from None
 
 
 def record_type(name: str, fields: Mapping[str, Mapping[str, Any]]) -> Any:

@@ -68,7 +68,7 @@ class Walk:
                     given = {**self.graph.output, **route.output}
                     seen = {**self.seen, "output": output}
                     return {key: self.of(str(text), seen) for key, text in given.items()}
-            except (templates.TemplateError, TypeError, ValueError, OSError) as error:
+            except (templates.TemplateError, TypeError, ValueError, LookupError, OSError) as error:
                 raise self._failed(node, str(error)) from error
             node = self.graph.nodes[route.to]
 
