@@ -161,6 +161,7 @@ class _Writer(Walk):
 
     def text(self, node: Node, template: Any, seen: Mapping[str, Any]) -> Any:
         is_file = isinstance(template, Path)
+        template = template if is_file else str(template)
         said = Code(f"HERE / {str(template)!r}") if is_file else self._text(node, template)
         if not is_file and not templates.is_template(template):
             return said
@@ -212,8 +213,13 @@ class _Writer(Walk):
         return self._class(f"{class_name(node.name)}Answer", fields)
 
     def _class(self, name: str, fields: Mapping[str, Any]) -> Code:
-        lines = [f"    {key}: {self._type(f'{name}_{key}', one)}" for key, one in fields.items()]
-        self.constants[name] = "\n".join([f"class {name}(TypedDict):", *lines])
+        types = {key: self._type(f"{name}_{key}", fields[key]) for key in fields}
+        if all(key.isidentifier() and not iskeyword(key) for key in types):
+            lines = [f"    {key}: {types[key]}" for key in types]
+            self.constants[name] = "\n".join([f"class {name}(TypedDict):", *lines])
+        else:
+            given = ", ".join(f"{key!r}: {types[key]}" for key in types)
+            self.constants[name] = f"{name} = TypedDict({name!r}, {{{given}}})"
         return Code(name)
 
     def _type(self, name: str, field: Mapping[str, Any]) -> str:

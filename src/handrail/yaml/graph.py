@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from handrail.addons import FileRefused
+from handrail.yaml import templates
 from handrail.yaml.reading import Mapped, read_mapping
 from handrail.yaml.tables import refusals
 
@@ -104,36 +105,73 @@ def read(file: Path, without: Collection[str] = ()) -> tuple[Graph | None, list[
 
 
 def _wrong_names(graph: Graph) -> Iterator[FileRefused]:
-    nodes = graph.nodes
-    there = f"There are: {', '.join(nodes)}."
-    if graph.start not in nodes:
-        key = "start" if graph.flat else "entry_point"
+    if graph.start not in graph.nodes:
+        key, there = (
+            "start" if graph.flat else "entry_point",
+            f"There are: {', '.join(graph.nodes)}.",
+        )
         yield graph.said.refuse(key, f"there is no node {graph.start!r}", there)
-    for node in nodes.values():
-        said = node.said
-        members = [str(name) for name in said["agents"]] if node.kind == "parallel" else []
-        inside = [nodes[name] for name in members if name in nodes]
-        inside += [said["member"]] if "member" in said else []
-        for member in inside:
-            if member.kind not in OF_STEPS:
-                what = f"a node of type {member.kind!r} cannot be a member of {node.name!r}"
-                yield member.said.refuse("type", what, f"Write one of: {', '.join(OF_STEPS)}.")
-        if node.kind == "branch" and _is_circle(nodes, node):
-            what = f"{node.name!r} leads back to itself with no node between that does anything"
-            yield said.refuse("routes", what, "Lead one of its routes elsewhere.")
-        for name in [*(route.to for route in node.routes if route.to != END), *members]:
-            if name not in nodes:
-                yield said.refuse("routes", f"there is no node {name!r}", there)
-        prompt = said.get("prompt")
-        for name in (said.get("workflow"), prompt if isinstance(prompt, Path) else None):
-            if name is not None and not (graph.file.parent / name).is_file():
-                what = f"there is no file {str(name)!r} beside this one"
-                yield said.refuse("workflow", what, "Write the path of a file.")
-        if "flow" in said and said["flow"] not in graph.flows:
-            flows = f"There are: {', '.join(graph.flows)}."
-            yield said.refuse("flow", f"there is no flow {said['flow']!r}", flows)
+    for node in graph.nodes.values():
+        yield from _wrong_leads(graph, node)
+        yield from _wrong_members(graph, node)
+        yield from _malformed(node.said)
     for flow in graph.flows.values():
         yield from _wrong_names(flow)
+
+
+def _wrong_leads(graph: Graph, node: Node) -> Iterator[FileRefused]:
+    """The nodes, the flows and the files that a node names, and that are not there."""
+    said, prompt = node.said, node.said.get("prompt")
+    for route in node.routes:
+        if route.to not in {END, *graph.nodes}:
+            there = f"There are: {', '.join(graph.nodes)}."
+            yield said.refuse("routes", f"there is no node {route.to!r}", there)
+    for file in (said.get("workflow"), prompt if isinstance(prompt, Path) else None):
+        if file is not None and not (graph.file.parent / file).is_file():
+            what = f"there is no file {str(file)!r} beside this one"
+            yield said.refuse("workflow", what, "Write the path of a file.")
+    if "flow" in said and said["flow"] not in graph.flows:
+        flows = f"There are: {', '.join(graph.flows)}."
+        yield said.refuse("flow", f"there is no flow {said['flow']!r}", flows)
+    if node.kind == "branch" and _is_circle(graph.nodes, node):
+        what = f"{node.name!r} leads back to itself with no node between that does anything"
+        yield said.refuse("routes", what, "Lead one of its routes elsewhere.")
+
+
+def _wrong_members(graph: Graph, node: Node) -> Iterator[FileRefused]:
+    """The members of a group that are no step or not there, and what a node has twice."""
+    said, options = node.said, node.said.get("options") or ()
+    names = [str(name) for name in said["agents"]] if node.kind == "parallel" else []
+    for name in names:
+        if name not in graph.nodes:
+            there = f"There are: {', '.join(graph.nodes)}."
+            yield said.refuse("agents", f"there is no node {name!r}", there)
+    members = [graph.nodes[name] for name in names if name in graph.nodes]
+    for member in [*members, *([said["member"]] if "member" in said else ())]:
+        if member.kind not in OF_STEPS:
+            what = f"a node of type {member.kind!r} cannot be a member of {node.name!r}"
+            yield member.said.refuse("type", what, f"Write one of: {', '.join(OF_STEPS)}.")
+    told = [[str(option[key]) for option in options] for key in ("label", "value")]
+    for key, words in zip(("agents", "options", "options"), (names, *told), strict=True):
+        for word in sorted({word for word in words if words.count(word) > 1}):
+            yield said.refuse(key, f"`{key}:` has {word!r} twice", "Keep one of them.")
+
+
+def _malformed(said: Mapped) -> Iterator[FileRefused]:
+    """The templates of a mapping that Jinja cannot read, and types that cannot be made."""
+    for key, value in said.items():
+        for part in value if isinstance(value, list) else [value]:
+            try:
+                if isinstance(part, str) and key not in {"description", "criteria"}:
+                    templates.names_in(part)
+                elif isinstance(part, Mapped):
+                    if key == "output" and all(
+                        isinstance(field, Mapped) for field in part.values()
+                    ):
+                        record_type("answer", part)
+                    yield from _malformed(part)
+            except (templates.TemplateError, TypeError, ValueError, re.error) as error:
+                yield said.refuse(key, f"`{key}:` is malformed: {error}", "Correct it.")
 
 
 def _is_circle(nodes: Mapping[str, Node], node: Node) -> bool:
@@ -199,6 +237,10 @@ def _input(inputs: Mapped, name: str) -> Parameter:
     if said.get("required", True) and "default" not in said:
         default = Parameter.empty
     kind = kind | None if default is None else kind
+    try:
+        msgspec.convert(None if default is Parameter.empty else default, kind | None)
+    except msgspec.ValidationError as error:
+        raise said.refuse("default", f"`default:` does not fit: {error}", "Correct it.") from None
     about = said.get("description")
     return _parameter(inputs, name, default, Annotated[kind, str(about)] if about else kind)
 

@@ -1,9 +1,9 @@
 """What a workflow file may say, by kind of mapping; what has no counterpart is refused.
 
 A rule is a key, perhaps with ``!`` (it must be there) and what its value is: ``{kind}`` and
-``[kind]`` are a mapping and a list of mappings of a kind, ``{*kind}`` has one by each name, ``{}`` anything,
-``*list`` and ``*texts`` have scalars, ``#`` is a number above 0 and ``%`` any number, ``a|b`` are
-words, ``?`` is anything, ``-`` is refused. A key without a rule has a scalar.
+``[kind]`` are a mapping and a list of mappings of a kind, ``{*kind}`` has one by each name,
+``{}`` has anything, ``*list`` and ``*texts`` have scalars, ``#`` is a number above 0, ``%`` any
+number, ``a|b`` are words, ``?`` is anything, ``-`` is refused. A key without a rule has a scalar.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ workflow: {_NODE} workflow! input_mapping=*texts timeout_seconds=# max_depth=-
 terminate: {_NODE} status!=success|failed reason! output_template=*texts
 questions: {_NODE} type=-questions prompt=? options=? source=? allow_back allow_skip allow_skip_all
  allow_abort abort_route
-parallel: name! description agents=*list {_GROUP}
+parallel: name! description agents!=*list {_GROUP}
 for_each: name! description type source! as! agent={{node}}! max_concurrent=# key_by {_GROUP}
 workhorse: name description start! vars={{}} env=*texts labels=? nodes=[wh-node]!
  flows={{*workhorse}} requires=-
@@ -115,8 +115,8 @@ def refusals(said: Mapped, kind: str, without: Collection[str]) -> Iterator[File
     rules = SCHEMAS[kind]
     for key, rule in rules.items():
         value = said.get(key)
-        is_lacking = value is None or (rule.startswith(("{", "[")) and not value)
-        if rule.endswith("!") and is_lacking:
+        is_empty = not value and (rule.startswith(("{", "[", "*")) or key in {"name", "id"})
+        if rule.endswith("!") and (value is None or is_empty):
             yield said.refuse(key, f"`{key}:` is missing here", "Add it.")
     for key, value in said.items():
         if key not in rules:
@@ -132,22 +132,12 @@ def _of_value(said: Mapped, key: str, rule: str, without: Collection[str]) -> It
     match rule[:1]:
         case "-":
             lacks = [(rule[1:] or key, f"`{key}:`")]
-        case "#" if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            yield said.refuse(key, f"`{key}:` must be a number above 0", "Correct it.")
-        case "%" if isinstance(value, bool) or not isinstance(value, (int, float)):
-            yield said.refuse(key, f"`{key}:` must be a number", "Correct it.")
-        case "*":
-            is_fit = isinstance(value, Mapped if rule == "*texts" else list)
-            members: Any = value.values() if isinstance(value, Mapped) else value
-            if not is_fit or any(isinstance(member, (dict, list)) for member in members):
-                wanted = "mapping of names to texts" if rule == "*texts" else "list of texts"
-                yield said.refuse(key, f"`{key}:` must be a {wanted}", "Write it so.")
         case "{" | "[":
             yield from _of_members(said, key, rule, without)
         case "p":
             settings = value if isinstance(value, Mapped) else {}
             name = settings.get("name", value)
-            if isinstance(name, str) and name not in BACKENDS:
+            if not isinstance(name, dict) and str(name) not in BACKENDS:
                 lacks = [(rule, f"the provider {name!r}")]
             lacks += [(rule, f"`provider.{one}:`") for one in settings if one != "name"]
         case _ if rule == "model" and not isinstance(value, str):
@@ -155,8 +145,8 @@ def _of_value(said: Mapped, key: str, rule: str, without: Collection[str]) -> It
         case _ if "|" in rule and str(value) not in rule.split("|"):
             words = ", ".join(rule.split("|"))
             yield said.refuse(key, f"{value!r} is no word for `{key}:`", f"Write one of: {words}.")
-        case "" if isinstance(value, (dict, list)):
-            yield said.refuse(key, f"`{key}:` must be one value, no mapping or list", "Correct it.")
+        case _ if wanted := _wanted(value, rule):
+            yield said.refuse(key, f"`{key}:` must be {wanted}", "Write it so.")
         case _:
             return
     for name, what in lacks:
@@ -165,6 +155,26 @@ def _of_value(said: Mapped, key: str, rule: str, without: Collection[str]) -> It
         elif name not in without:
             leave = f"To run without it: yaml_without = {name!r} in [tool.handrail]."
             yield said.refuse(key, f"{what} has no counterpart", f"{INSTEAD[name]} {leave}")
+
+
+def _wanted(value: Any, rule: str) -> str:
+    """What a value must be that is not as its rule has it, else nothing."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    kind = {"*texts": Mapped, "*list": list}.get(rule, object)
+    members = value.values() if isinstance(value, dict) else value
+    match rule:
+        case "#" if not is_number or value <= 0:
+            return "a number above 0"
+        case "%" if not is_number:
+            return "a number"
+        case "" if isinstance(value, (dict, list)):
+            return "one value, no mapping or list"
+        case "*texts" | "*list" if not isinstance(value, kind) or any(
+            isinstance(member, (dict, list)) for member in members
+        ):
+            return "a mapping of names to texts" if rule == "*texts" else "a list of texts"
+        case _:
+            return ""
 
 
 def _of_members(
