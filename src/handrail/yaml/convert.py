@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import attrs
 from cyclopts import Parameter
@@ -18,7 +19,7 @@ from cyclopts import Parameter
 from handrail.cli.channels import tell
 from handrail.yaml import templates
 from handrail.yaml.files import graph_at
-from handrail.yaml.graph import BOUNDS, END, Graph, Node, Route, class_name
+from handrail.yaml.graph import END, Graph, Node, Route, class_name, record_type
 from handrail.yaml.walk import Walk, mode_of
 
 _OWN = (
@@ -34,14 +35,6 @@ _MODULES = {
 _TAKEN = {"seen", "n", *dir(builtins), *" ".join(_MODULES.values()).split()}
 """Names that the code has already."""
 _LITERAL = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
-_TYPES = {
-    "string": "str",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list[Any]",
-    "object": "dict[str, Any]",
-}
-
 Output = Annotated[Path | None, Parameter(alias="-o")]
 
 
@@ -127,15 +120,26 @@ def _flows(graph: Graph) -> list[Graph]:
     return [one for flow in graph.flows.values() for one in [*_flows(flow), flow]]
 
 
-def _declared(one: inspect.Parameter, graph: Graph) -> str:
+def _declared(one: inspect.Parameter) -> str:
     if one.kind is inspect.Parameter.VAR_KEYWORD:
         return f"**{one.name}: Any"
-    said = (graph.under("input").get(one.name) or {}) if not graph.flat else {}
-    kind = _TYPES.get(str(said.get("type")), "Any")
-    kind = f"{kind} | None" if one.default is None and said else kind
-    kind = f"Annotated[{kind}, {str(said['description'])!r}]" if said.get("description") else kind
+    kind = type_code(one.annotation)
     default = "" if one.default is inspect.Parameter.empty else f" = {one.default!r}"
     return f"{one.name}: {kind}{default}"
+
+
+def type_code(kind: Any, inner: Callable[..., str] | None = None) -> str:
+    """A type as Python, whose parts are as ``inner`` writes them."""
+    inner, parts = inner or type_code, get_args(kind)
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return f"Annotated[{inner(parts[0])}, {repr(parts[1]).removeprefix('msgspec.')}]"
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, parts))}]"
+    if origin in {Union, UnionType}:
+        return " | ".join(map(inner, parts))
+    name = "None" if kind is NoneType else (origin or kind).__name__
+    return f"{name}[{', '.join(map(inner, parts))}]" if parts else str(name)
 
 
 class _Jumps(Exception):
@@ -161,6 +165,7 @@ class _Writer(Walk):
 
     def text(self, node: Node, template: Any, seen: Mapping[str, Any]) -> Any:
         is_file = isinstance(template, Path)
+        template = template if is_file else str(template)
         said = Code(f"HERE / {str(template)!r}") if is_file else self._text(node, template)
         if not is_file and not templates.is_template(template):
             return said
@@ -209,25 +214,22 @@ class _Writer(Walk):
             return f"holds({str(route.when)!r}, {output})"
 
     def record(self, node: Node, fields: Mapping[str, Any]) -> Any:
-        return self._class(f"{class_name(node.name)}Answer", fields)
+        return Code(self._typed(record_type(f"{class_name(node.name)}Answer", fields)))
 
-    def _class(self, name: str, fields: Mapping[str, Any]) -> Code:
-        lines = [f"    {key}: {self._type(f'{name}_{key}', one)}" for key, one in fields.items()]
-        self.constants[name] = "\n".join([f"class {name}(TypedDict):", *lines])
-        return Code(name)
-
-    def _type(self, name: str, field: Mapping[str, Any]) -> str:
-        made = _TYPES.get(str(field.get("type")), "Any")
-        if words := field.get("enum"):
-            made = f"Literal[{', '.join(map(repr, words))}]"
-        elif items := field.get("items"):
-            made = f"list[{self._type(f'{name}_item', items)}]"
-        elif properties := field.get("properties"):
-            made = repr(self._class(class_name(name), properties))
-        bounds = ", ".join(f"{BOUNDS[key]}={one!r}" for key, one in field.items() if key in BOUNDS)
-        made = f"Annotated[{made}, Meta({bounds})]" if bounds else made
-        made = f"{made} | None" if field.get("nullable") else made
-        return f"NotRequired[{made}]" if field.get("required") is False else made
+    def _typed(self, kind: Any) -> str:
+        """A type as Python; a ``TypedDict`` is a constant."""
+        if is_typeddict(kind):
+            name, types = kind.__name__, {}
+            for key, field in kind.__annotations__.items():
+                types[key] = self._typed(field)
+            if all(key.isidentifier() and not iskeyword(key) for key in types):
+                lines = [f"    {key}: {types[key]}" for key in types]
+                self.constants[name] = "\n".join([f"class {name}(TypedDict):", *lines])
+            else:
+                given = ", ".join(f"{key!r}: {types[key]}" for key in types)
+                self.constants[name] = f"{name} = TypedDict({name!r}, {{{given}}})"
+            return str(name)
+        return type_code(kind, self._typed)
 
     def _constant(self, name: str, prompt: str, **settings: Any) -> Code:
         made = _variable(name).upper()
@@ -307,7 +309,7 @@ class _Writer(Walk):
         except _Jumps:
             self.jumps, self.known = True, set()
             body = self._states()
-        taken = [_declared(one, self.graph) for one in self.graph.parameters]
+        taken = [_declared(one) for one in self.graph.parameters]
         named = [one.split(":")[0] for one in taken]
         given = [name if name.startswith("**") else f"{name!r}: {name}" for name in named]
         begin = f"{{{', '.join(given)}}}"

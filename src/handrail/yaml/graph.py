@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from handrail.addons import FileRefused
+from handrail.yaml import templates
 from handrail.yaml.reading import Mapped, read_mapping
 from handrail.yaml.tables import refusals
 
@@ -28,6 +29,8 @@ BOUNDS: Mapping[str, str] = {
     "pattern": "pattern", "description": "description",
 }  # fmt: skip
 """What ``msgspec.Meta`` calls the bounds of a field."""
+OF_STEPS = ("agent", "script", "call", "workflow", "human_gate", "wait")
+"""The types of nodes that are one step, and so may be members of a group."""
 _HOUR_S = 3600.0
 _WITHOUT_END = frozenset({"infinity", "inf", ".inf", "infinite", "unbounded", "never"})
 _PROGRAMS = {".py": [sys.executable], ".sh": ["bash"], ".bash": ["bash"]}
@@ -102,27 +105,93 @@ def read(file: Path, without: Collection[str] = ()) -> tuple[Graph | None, list[
 
 
 def _wrong_names(graph: Graph) -> Iterator[FileRefused]:
-    nodes = graph.nodes
-    there = f"There are: {', '.join(nodes)}."
-    if graph.start not in nodes:
-        key = "start" if graph.flat else "entry_point"
+    if graph.start not in graph.nodes:
+        key, there = (
+            "start" if graph.flat else "entry_point",
+            f"There are: {', '.join(graph.nodes)}.",
+        )
         yield graph.said.refuse(key, f"there is no node {graph.start!r}", there)
-    for node in nodes.values():
-        said = node.said
-        members = said["agents"] if node.kind == "parallel" else ()
-        for name in [*(route.to for route in node.routes if route.to != END), *members]:
-            if name not in nodes:
-                yield said.refuse("routes", f"there is no node {name!r}", there)
-        prompt = said.get("prompt")
-        for name in (said.get("workflow"), prompt if isinstance(prompt, Path) else None):
-            if name is not None and not (graph.file.parent / name).is_file():
-                what = f"there is no file {str(name)!r} beside this one"
-                yield said.refuse("workflow", what, "Write the path of a file.")
-        if "flow" in said and said["flow"] not in graph.flows:
-            flows = f"There are: {', '.join(graph.flows)}."
-            yield said.refuse("flow", f"there is no flow {said['flow']!r}", flows)
+    for node in graph.nodes.values():
+        yield from _wrong_leads(graph, node)
+        yield from _wrong_members(graph, node)
+        yield from _malformed(node.said)
     for flow in graph.flows.values():
         yield from _wrong_names(flow)
+
+
+def _wrong_leads(graph: Graph, node: Node) -> Iterator[FileRefused]:
+    """The nodes, the flows and the files that a node names, and that are not there."""
+    said, prompt = node.said, node.said.get("prompt")
+    for route in node.routes:
+        if route.to not in {END, *graph.nodes}:
+            there = f"There are: {', '.join(graph.nodes)}."
+            yield said.refuse("routes", f"there is no node {route.to!r}", there)
+    for file in (said.get("workflow"), prompt if isinstance(prompt, Path) else None):
+        if file is not None and not (graph.file.parent / file).is_file():
+            what = f"there is no file {str(file)!r} beside this one"
+            yield said.refuse("workflow", what, "Write the path of a file.")
+    if "flow" in said and said["flow"] not in graph.flows:
+        flows = f"There are: {', '.join(graph.flows)}."
+        yield said.refuse("flow", f"there is no flow {said['flow']!r}", flows)
+    if node.kind == "branch" and _is_circle(graph.nodes, node):
+        what = f"{node.name!r} leads back to itself with no node between that does anything"
+        yield said.refuse("routes", what, "Lead one of its routes elsewhere.")
+
+
+def _wrong_members(graph: Graph, node: Node) -> Iterator[FileRefused]:
+    """The members of a group that are no step or not there, and what a node has twice."""
+    said, options = node.said, node.said.get("options") or ()
+    names = [str(name) for name in said["agents"]] if node.kind == "parallel" else []
+    for name in names:
+        if name not in graph.nodes:
+            there = f"There are: {', '.join(graph.nodes)}."
+            yield said.refuse("agents", f"there is no node {name!r}", there)
+    members = [graph.nodes[name] for name in names if name in graph.nodes]
+    for member in [*members, *([said["member"]] if "member" in said else ())]:
+        if member.kind not in OF_STEPS:
+            what = f"a node of type {member.kind!r} cannot be a member of {node.name!r}"
+            yield member.said.refuse("type", what, f"Write one of: {', '.join(OF_STEPS)}.")
+    told = [[str(option[key]) for option in options] for key in ("label", "value")]
+    for key, words in zip(("agents", "options", "options"), (names, *told), strict=True):
+        for word in sorted({word for word in words if words.count(word) > 1}):
+            yield said.refuse(key, f"`{key}:` has {word!r} twice", "Keep one of them.")
+
+
+def _malformed(said: Mapped) -> Iterator[FileRefused]:
+    """The templates of a mapping that Jinja cannot read, and types that cannot be made."""
+    for key, value in said.items():
+        for part in value if isinstance(value, list) else [value]:
+            try:
+                if isinstance(part, str) and key not in {"description", "criteria"}:
+                    templates.names_in(part)
+                elif isinstance(part, Mapped):
+                    if key == "output" and all(
+                        isinstance(field, Mapped) for field in part.values()
+                    ):
+                        record_type("answer", part)
+                    yield from _malformed(part)
+            except (templates.TemplateError, TypeError, ValueError, re.error) as error:
+                yield said.refuse(key, f"`{key}:` is malformed: {error}", "Correct it.")
+
+
+def _is_circle(nodes: Mapping[str, Node], node: Node) -> bool:
+    """True if branches alone lead from a branch to itself, which would never end."""
+    met, rest = set[str](), [node.name]
+    while rest:
+        for route in nodes[rest.pop()].routes:
+            if route.to in nodes and nodes[route.to].kind == "branch" and route.to not in met:
+                met.add(route.to)
+                rest.append(route.to)
+    return node.name in met
+
+
+def _by_name(nodes: list[Node]) -> Mapping[str, Node]:
+    found = dict[str, Node]()
+    for node in nodes:
+        if found.setdefault(node.name, node) is not node:
+            what = f"there are two nodes {node.name!r}"
+            raise node.said.refuse("name", what, "Give one of them another name.")
+    return found
 
 
 def _conductor(file: Path, data: Mapped) -> Graph:
@@ -137,7 +206,7 @@ def _conductor(file: Path, data: Mapped) -> Graph:
         file=file,
         name=flow["name"],
         start=flow["entry_point"],
-        nodes={node.name: node for node in nodes},
+        nodes=_by_name(nodes),
         said=flow,
         parameters=tuple(taken) or (rest,),
         output=data.get("output") or {},
@@ -168,6 +237,10 @@ def _input(inputs: Mapped, name: str) -> Parameter:
     if said.get("required", True) and "default" not in said:
         default = Parameter.empty
     kind = kind | None if default is None else kind
+    try:
+        msgspec.convert(None if default is Parameter.empty else default, kind | None)
+    except msgspec.ValidationError as error:
+        raise said.refuse("default", f"`default:` does not fit: {error}", "Correct it.") from None
     about = said.get("description")
     return _parameter(inputs, name, default, Annotated[kind, str(about)] if about else kind)
 
@@ -182,7 +255,7 @@ def _workhorse(file: Path, data: Mapped, name: str = "") -> Graph:
         file=file,
         name=title,
         start=data["start"],
-        nodes={node.name: node for node in nodes},
+        nodes=_by_name(nodes),
         said=data,
         parameters=(*taken, rest),
         flat=True,
@@ -203,7 +276,7 @@ def _translated(file: Path, given: Mapped, graph: Mapped) -> Node:
             said["prompt"] = Path(given["prompt"])
             said["output"] = {key: {} for key in said["keys"]} or None
             said["default"] = {str(output["key"]): output.get("default") for output in outputs}
-            said["timeout_seconds"] = _seconds(given.get("timeout"))
+            said["timeout_seconds"] = _seconds(given)
             said["working_dir"] = given.get("cwd")
             said["model"] = given["model"] if isinstance(given.get("model"), str) else None
         case "script":
@@ -227,8 +300,15 @@ def _translated(file: Path, given: Mapped, graph: Mapped) -> Node:
     return Node(kind, str(given["id"]), said, tuple(routes))
 
 
-def _seconds(said: Any) -> float | None:
-    return None if str(said).strip().lower() in _WITHOUT_END else float(said or _HOUR_S)
+def _seconds(given: Mapped) -> float | None:
+    timeout = given.get("timeout")
+    if str(timeout).strip().lower() in _WITHOUT_END:
+        return None
+    try:
+        return float(timeout or _HOUR_S)
+    except ValueError:
+        what = f"`timeout:` is {timeout!r}"
+        raise given.refuse("timeout", what, "Write seconds, or infinity.") from None
 
 
 def record_type(name: str, fields: Mapping[str, Mapping[str, Any]]) -> Any:

@@ -18,6 +18,9 @@ try:
 except ImportError as error:
     raise MissingExtra("A workflow in YAML", "PyYAML", "yaml") from error
 
+_MOST_BYTES = 4_000_000
+_MOST_VALUES = 100_000
+"""How many values a file may have; one with aliases of aliases has more than memory."""
 _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-([^}]*))?\}")
 
 
@@ -56,42 +59,70 @@ class _Reader:
     def __init__(self, file: Path, above: tuple[Path, ...]) -> None:
         self.file, self.above = file, (*above, file.resolve())
         self.fills = bool(above)  # ${VAR} is Conductor's, whose files have `workflow:`
+        self.left = _MOST_VALUES
 
     def read(self) -> Any:
         try:
-            loader = yaml.SafeLoader(self.file.read_text("utf-8"))
+            if self.file.stat().st_size > _MOST_BYTES:
+                raise self._refused(1, f"it is larger than {_MOST_BYTES} bytes", "Split it.")
+            loader = yaml.SafeLoader(self.file.read_text("utf-8-sig"))
             node = loader.get_single_node()
             if isinstance(node, yaml.MappingNode):
                 self.fills = self.fills or "workflow" in [key.value for key, _ in node.value]
-            return None if node is None else self._value(loader, node)
+            return None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise self._refused(line, f"this is not YAML: {error.problem}") from None
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise self._refused(1, f"it cannot be read: {error}") from None
         except RecursionError:
-            raise self._refused(1, "an alias leads back to itself") from None
+            raise self._refused(1, "it is nested too deep") from None
 
     def _refused(self, line: int, what: str, instead: str = "Correct it.") -> FileRefused:
         return FileRefused(str(self.file), line, what, instead)
 
-    def _value(self, loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, around: tuple[Any, ...]) -> Any:
+        """The value of a node that is inside those ``around`` it."""
         line = node.start_mark.line + 1
+        self.left -= 1
+        if self.left < 0:
+            what = f"with its aliases it has more than {_MOST_VALUES} values"
+            raise self._refused(line, what, "Split it, or use fewer aliases.")
+        if node in around:
+            raise self._refused(line, "an alias leads back to itself")
+        around = (*around, node)
         if isinstance(node, yaml.SequenceNode):
-            return [self._value(loader, one) for one in node.value]
+            return [self._value(loader, item, around) for item in node.value]
         if isinstance(node, yaml.MappingNode):
-            loader.flatten_mapping(node)
-            found = Mapped(str(self.file), line)
-            for key, value in node.value:
-                name, at = str(loader.construct_object(key)), key.start_mark.line + 1
-                if found.lines.setdefault(name, at) != at:
-                    raise self._refused(at, f"{name!r} is there twice", "Keep one of them.")
-                found[name] = self._value(loader, value)
-            return found
+            return self._mapping(loader, node, around)
         if node.tag == "!file":
             return self._included(str(node.value), line)
-        value = loader.construct_object(node)
+        try:
+            value = loader.construct_object(node)
+        except ValueError as error:
+            raise self._refused(line, f"{str(node.value)[:80]!r} is no value: {error}") from None
         return self._filled(value, line) if self.fills and isinstance(value, str) else value
+
+    def _mapping(
+        self, loader: yaml.SafeLoader, node: yaml.MappingNode, around: tuple[Any, ...]
+    ) -> Mapped:
+        """A mapping, whose own keys go before those that ``<<`` brings in."""
+        found, merged = Mapped(str(self.file), node.start_mark.line + 1), list[Any]()
+        for key, value in node.value:
+            line, given = key.start_mark.line + 1, self._value(loader, value, around)
+            if key.tag == "tag:yaml.org,2002:merge":
+                merged += given if isinstance(given, list) else [given]
+                continue
+            name = str(self._value(loader, key, around))
+            if name in found:
+                raise self._refused(line, f"{name!r} is there twice", "Keep one of them.")
+            found[name], found.lines[name] = given, line
+        for other in merged:
+            if not isinstance(other, Mapped):
+                raise self._refused(found.line, "`<<:` must be a mapping")
+            found.lines, lines = {**other.lines, **found.lines}, found.lines
+            found |= {key: other[key] for key in other if key not in lines}
+        return found
 
     def _included(self, name: str, line: int) -> Any:
         file = self.file.parent / name
@@ -99,7 +130,10 @@ class _Reader:
             raise self._refused(line, f"!file {name} is no other file", "Correct the path.")
         if file.suffix in {".yaml", ".yml"}:
             return _Reader(file, self.above).read()
-        text = TextOfFile(self._filled(file.read_text("utf-8"), line))
+        try:
+            text = TextOfFile(self._filled(file.read_text("utf-8"), line))
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._refused(line, f"!file {name} cannot be read: {error}") from None
         text.folder = file.parent
         return text
 

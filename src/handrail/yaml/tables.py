@@ -2,8 +2,8 @@
 
 A rule is a key, perhaps with ``!`` (it must be there) and what its value is: ``{kind}`` and
 ``[kind]`` are a mapping and a list of mappings of a kind, ``{*kind}`` has one by each name,
-``*list`` and ``*texts`` have scalars, ``#`` is a number above 0, ``a|b`` are words, ``-`` is
-refused.
+``{}`` has anything, ``*list`` and ``*texts`` have scalars, ``#`` is a number above 0, ``%`` any
+number, ``a|b`` are words, ``?`` is anything, ``-`` is refused. A key without a rule has a scalar.
 """
 
 from __future__ import annotations
@@ -23,47 +23,48 @@ _TYPE = "string|number|boolean|array|object"
 _GROUP = "failure_mode=fail_fast|continue_on_error|all_or_nothing routes=[route]"
 _WH = "id! type activity next! outputs=[wh-output]"
 _SCHEMAS = f"""
-conductor: workflow={{flow}}! tools agents=[node]! parallel=[parallel] for_each=[for_each]
+conductor: workflow={{flow}}! tools=? agents=[node]! parallel=[parallel] for_each=[for_each]
  output=*texts
-flow: name! description version entry_point! runtime={{runtime}} input={{*input}} metadata
+flow: name! description version entry_point! runtime={{runtime}} input={{*input}} metadata=?
  context={{context}} limits={{limits}} cost={{cost}} instructions=*list hooks=-
-runtime: provider=provider default_model mcp_servers={{*mcp}} temperature max_tokens timeout=#
- max_agent_iterations=# default_reasoning_effort checkpoint working_dir {_LACKING}
-mcp: type command args=*list env url headers tools=*list
-input: type!={_TYPE} required default description
+runtime: provider=provider default_model mcp_servers={{*mcp}} temperature=% max_tokens=# timeout=#
+ max_agent_iterations=# default_reasoning_effort checkpoint=? working_dir {_LACKING}
+mcp: type command args=*list env=*texts url headers=*texts tools=*list
+input: type!={_TYPE} required default=? description
 context: mode=accumulate|last_only|explicit max_tokens=- trim_strategy=-
 limits: max_iterations=# timeout_seconds=# budget_usd=# budget_mode=audit|enforce
 cost: show_per_agent show_summary pricing=-
-field: type={_TYPE} description items={{field}} properties={{*field}} enum=*list pattern minimum
- maximum minLength maxLength required nullable
+field: type={_TYPE} description items={{field}} properties={{*field}} enum=*list pattern minimum=%
+ maximum=% minLength=% maxLength=% required nullable
 route: to! when output=*texts
 agent: {_NODE} prompt! system_prompt model provider=provider tools=*list output_mode=raw|envelope
  timeout_seconds=# max_agent_iterations=# retry={{retry}} reasoning={{reasoning}} working_dir
  validator={{validator}} {_LACKING}
-retry: max_attempts=# backoff=fixed|exponential delay_seconds retry_on max_parse_recovery_attempts
+retry: max_attempts=# backoff=fixed|exponential delay_seconds=% retry_on=?
+ max_parse_recovery_attempts=%
 reasoning: effort
-validator: criteria! model max_retries
+validator: criteria! model max_retries=%
 script: {_NODE} command! args=*list env=*texts working_dir stdin timeout=#
 human_gate: {_NODE} prompt! options=[option]!
 option: label! value! route! prompt_for multiline
-set: {_NODE} value values=*texts output_type=auto|string|number|integer|boolean|list|dict
+set: {_NODE} value=? values={{}} output_type=auto|string|number|integer|boolean|list|dict
 wait: {_NODE} duration! reason
 workflow: {_NODE} workflow! input_mapping=*texts timeout_seconds=# max_depth=-
 terminate: {_NODE} status!=success|failed reason! output_template=*texts
-questions: {_NODE} type=-questions prompt options source allow_back allow_skip allow_skip_all
+questions: {_NODE} type=-questions prompt=? options=? source=? allow_back allow_skip allow_skip_all
  allow_abort abort_route
-parallel: name! description agents=*list {_GROUP}
+parallel: name! description agents!=*list {_GROUP}
 for_each: name! description type source! as! agent={{node}}! max_concurrent=# key_by {_GROUP}
-workhorse: name description start! vars env=*texts labels nodes=[wh-node]!
+workhorse: name description start! vars={{}} env=*texts labels=? nodes=[wh-node]!
  flows={{*workhorse}} requires=-
-wh-agent: {_WH} prompt! args=*texts power=- model=model timeout cwd add_dirs
+wh-agent: {_WH} prompt! args=*texts power=- model=model timeout cwd add_dirs=?
 wh-script: {_WH} script! args=*list cwd env=*texts refuel=-
 wh-call: {_WH} fn!=incr|seed args=*texts refuel=-
 wh-flow: {_WH} name! args=*texts
 wh-branch: id! type path! cases=*texts conditions=[wh-condition] default
 wh-terminal: id! type
 wh-fail: id! type
-wh-output: key! default wrap
+wh-output: key! default=? wrap
 wh-condition: op!===|!=|<|>|<=|>= value! next!
 """
 
@@ -113,7 +114,9 @@ def refusals(said: Mapped, kind: str, without: Collection[str]) -> Iterator[File
     """What a mapping of this kind says that it may not, but for the keys to be left out."""
     rules = SCHEMAS[kind]
     for key, rule in rules.items():
-        if rule.endswith("!") and said.get(key) is None:
+        value = said.get(key)
+        is_empty = not value and (rule.startswith(("{", "[", "*")) or key in {"name", "id"})
+        if rule.endswith("!") and (value is None or is_empty):
             yield said.refuse(key, f"`{key}:` is missing here", "Add it.")
     for key, value in said.items():
         if key not in rules:
@@ -129,17 +132,12 @@ def _of_value(said: Mapped, key: str, rule: str, without: Collection[str]) -> It
     match rule[:1]:
         case "-":
             lacks = [(rule[1:] or key, f"`{key}:`")]
-        case "#" if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            yield said.refuse(key, f"`{key}:` must be a number above 0", "Correct it.")
-        case "*" if not isinstance(value, Mapped if rule == "*texts" else list):
-            wanted = "mapping of names to texts" if rule == "*texts" else "list"
-            yield said.refuse(key, f"`{key}:` must be a {wanted}", "Write it so.")
         case "{" | "[":
             yield from _of_members(said, key, rule, without)
         case "p":
             settings = value if isinstance(value, Mapped) else {}
             name = settings.get("name", value)
-            if isinstance(name, str) and name not in BACKENDS:
+            if not isinstance(name, dict) and str(name) not in BACKENDS:
                 lacks = [(rule, f"the provider {name!r}")]
             lacks += [(rule, f"`provider.{one}:`") for one in settings if one != "name"]
         case _ if rule == "model" and not isinstance(value, str):
@@ -147,6 +145,8 @@ def _of_value(said: Mapped, key: str, rule: str, without: Collection[str]) -> It
         case _ if "|" in rule and str(value) not in rule.split("|"):
             words = ", ".join(rule.split("|"))
             yield said.refuse(key, f"{value!r} is no word for `{key}:`", f"Write one of: {words}.")
+        case _ if wanted := _wanted(value, rule):
+            yield said.refuse(key, f"`{key}:` must be {wanted}", "Write it so.")
         case _:
             return
     for name, what in lacks:
@@ -155,6 +155,26 @@ def _of_value(said: Mapped, key: str, rule: str, without: Collection[str]) -> It
         elif name not in without:
             leave = f"To run without it: yaml_without = {name!r} in [tool.handrail]."
             yield said.refuse(key, f"{what} has no counterpart", f"{INSTEAD[name]} {leave}")
+
+
+def _wanted(value: Any, rule: str) -> str:
+    """What a value must be that is not as its rule has it, else nothing."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    kind = {"*texts": Mapped, "*list": list}.get(rule, object)
+    members = value.values() if isinstance(value, dict) else value
+    match rule:
+        case "#" if not is_number or value <= 0:
+            return "a number above 0"
+        case "%" if not is_number:
+            return "a number"
+        case "" if isinstance(value, (dict, list)):
+            return "one value, no mapping or list"
+        case "*texts" | "*list" if not isinstance(value, kind) or any(
+            isinstance(member, (dict, list)) for member in members
+        ):
+            return "a mapping of names to texts" if rule == "*texts" else "a list of texts"
+        case _:
+            return ""
 
 
 def _of_members(
@@ -167,7 +187,7 @@ def _of_members(
         what = "list of mappings" if rule.startswith("[") else "mapping"
         yield said.refuse(key, f"`{key}:` must be a {what}", "Write `name: value` below it.")
         return
-    for member in members:
+    for member in members if rule != "{}" else ():
         kind = rule.strip("{}[]*").replace("node", str(member.get("type") or "agent"))
         if kind in SCHEMAS:
             yield from refusals(member, kind, without)

@@ -6,7 +6,8 @@ A template that is one expression has its value; any other has a text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -62,6 +63,18 @@ def environment(folder: Path | None = None, *, lenient: bool = False) -> jinja2.
     return made
 
 
+@contextmanager
+def _failing(text: str) -> Iterator[None]:
+    """Make every failure inside one of the template with this text."""
+    try:
+        yield
+    except jinja2.TemplateError:
+        raise
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise jinja2.TemplateError(f"{text[:200]!r}: {what}") from error
+
+
 def render(
     template: str | Path,
     variables: Mapping[str, Any],
@@ -77,9 +90,11 @@ def render(
     if isinstance(template, Path):
         folder = folder or template.parent
         template = template.read_text("utf-8")
+    if not is_template(template):
+        return template
     names = _helpers(variables) if lenient else None
-    made = environment(folder, lenient=lenient).from_string(template, names)
-    return made.render(variables) if is_template(template) else template
+    with _failing(template):
+        return environment(folder, lenient=lenient).from_string(template, names).render(variables)
 
 
 def value(
@@ -94,9 +109,10 @@ def value(
     if code is None:
         return (read or literal)(render(template, variables, lenient=lenient))
     given = {**_helpers(variables), **variables} if lenient else variables
-    made = environment(lenient=lenient).compile_expression(code, undefined_to_none=False)
-    found = made(given)
-    return str(found) if isinstance(found, jinja2.Undefined) else found  # a strict one raises
+    with _failing(template):
+        made = environment(lenient=lenient).compile_expression(code, undefined_to_none=False)
+        found = made(given)
+        return str(found) if isinstance(found, jinja2.Undefined) else found  # a strict one raises
 
 
 def holds(when: str, variables: Mapping[str, Any]) -> bool:
@@ -120,10 +136,8 @@ def _calculated(expression: str, variables: Mapping[str, Any]) -> Any:
         fields = cast("Mapping[str, Any]", under) if isinstance(under, Mapping) else {}
         names |= {f"{name}_{key}": fields[key] for key in fields}
         names |= fields if name == "output" else {}
-    try:
+    with _failing(expression):
         return simpleeval.EvalWithCompoundTypes(names=names).eval(expression)
-    except Exception as error:
-        raise jinja2.TemplateError(f"{expression!r}: {error}") from error
 
 
 def literal(text: str) -> Any:

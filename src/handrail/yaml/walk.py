@@ -23,6 +23,8 @@ JUDGE = (
     "Does the answer meet the criteria?\n\n{%% raw %%}%s{%% endraw %%}\n\nAnswer:\n\n{{ answer }}\n"
 )
 _MADE_OF = (step, scope, Agent, AgentOptions, Backoff, Choice)
+_OF_NODES = (templates.TemplateError, WorkflowError, TypeError, ValueError, LookupError, OSError)
+"""What can go wrong at a node, and is told with its line."""
 _OF_GROUPS = frozenset({"output", "outputs", "errors", "count"})
 
 
@@ -58,7 +60,7 @@ class Walk:
         node = self.graph.nodes[self.graph.start]
         while True:
             try:
-                self._count(node, 1)
+                self._count(1)
                 if node.kind == "terminate":
                     return self._end(node)
                 output = yield from self._visit(node)
@@ -68,18 +70,16 @@ class Walk:
                     given = {**self.graph.output, **route.output}
                     seen = {**self.seen, "output": output}
                     return {key: self.of(str(text), seen) for key, text in given.items()}
-            except (templates.TemplateError, TypeError, ValueError, OSError) as error:
-                raise self._failed(node, str(error)) from error
+            except _OF_NODES as error:
+                where = f"{self.graph.file}:{node.said.line}: node {node.name!r}"
+                raise WorkflowError(f"{where}: {error}") from error
             node = self.graph.nodes[route.to]
 
-    def _failed(self, node: Node, why: str) -> WorkflowError:
-        return WorkflowError(f"{self.graph.file}:{node.said.line}: node {node.name!r}: {why}")
-
-    def _count(self, node: Node, more: int) -> None:
+    def _count(self, more: int) -> None:
         self.used += more
         most = self.graph.under("limits").get("max_iterations", 10)
         if not self.graph.flat and self.used > most:
-            raise self._failed(node, f"limits.max_iterations={most} is reached")
+            raise WorkflowError(f"limits.max_iterations={most} is reached")
 
     def _store(self, node: Node, output: Any) -> None:
         is_group = node.kind in {"parallel", "for_each"}
@@ -102,7 +102,7 @@ class Walk:
                 path.insert(1, "output")
             got = shapes.look_up(self.seen, ".".join(path))
             if got is shapes.MISSING and not reference.endswith("?"):
-                raise self._failed(node, f"its input {reference!r} is not there when it begins")
+                raise WorkflowError(f"its input {reference!r} is not there when it begins")
             if got is not shapes.MISSING or path[0] == "workflow":
                 at: dict[str, Any] = found
                 for name in path[:-1]:
@@ -117,7 +117,8 @@ class Walk:
     def text(self, node: Node, template: str | Path, seen: Seen) -> str:
         """The text of a node's template, or of that in a file beside the workflow's."""
         folder = node.said["folder"]
-        given = (folder / template).read_text("utf-8") if isinstance(template, Path) else template
+        is_file = isinstance(template, Path)
+        given = (folder / template).read_text("utf-8") if is_file else str(template)
         return templates.render(given, seen, folder=folder, lenient=self.graph.flat)
 
     def _visit(self, node: Node) -> Body:
@@ -166,7 +167,7 @@ class Walk:
             about = {"node_timeout_s": limit or "unbounded", "node_timeout_min": minutes}
             seen = {**seen, **args, **about}
         else:
-            prompt = "\n\n".join([*(self.graph.said.get("instructions") or ()), prompt])
+            prompt = "\n\n".join(map(str, [*(self.graph.said.get("instructions") or ()), prompt]))
         output = str if fields is None else self.record(node, fields)
         made = self.on.step(name).agent(
             self.on.Agent(node.name, "{{ prompt }}", output=output, backend=backend_of(said)[0]),
@@ -267,7 +268,7 @@ class Walk:
 
     def _parallel(self, node: Node) -> Body:
         members = [self.graph.nodes[str(name)] for name in node.said["agents"]]
-        self._count(node, len(members) - 1)
+        self._count(len(members) - 1)
         made = [self.make(member, member.name, self.seen_by(member)) for member in members]
         ends = yield from step(self._name(node)).parallel(
             *(one for one, _ in made), **mode_of(node)
@@ -278,9 +279,9 @@ class Walk:
 
     def _for_each(self, node: Node, seen: Seen) -> Body:
         said, member = node.said, node.said["member"]
-        items = shapes.look_up(self.seen, said["source"])
+        items = shapes.look_up(self.seen, str(said["source"]))
         if not isinstance(items, Sequence):
-            raise self._failed(node, f"{said['source']!r} is no list")
+            raise WorkflowError(f"{said['source']!r} is no list")
         entries = shapes.entries(items, said["as"], said.get("key_by") or "")
         around = self.seen_by(member) if member.said.get("input") else seen
         shape = list[Callable[[Any], Any]]()
@@ -290,7 +291,7 @@ class Walk:
             shape[:] = [output_of]
             return made
 
-        self._count(node, len(entries) - 1)
+        self._count(len(entries) - 1)
         ends = yield from step(self._name(node)).for_each(
             entries, body, key=shapes.key_of, max_concurrency=said.get("max_concurrent", 10),
             **mode_of(node, bool(entries)),
@@ -311,7 +312,7 @@ class Walk:
                     return route
             elif shapes.compared(value, *route.compared):
                 return route
-        raise self._failed(node, "none of its routes holds")
+        raise WorkflowError("none of its routes holds")
 
     def _end(self, node: Node) -> Any:
         said, own = node.said, node.said.get("output_template")
@@ -323,7 +324,7 @@ class Walk:
         found = {key: self.of(str(text), self.seen) for key, text in given.items()}
         if said["status"] == "success":
             return found
-        raise self._failed(node, str(shapes.failed(reason, found if own else None)))
+        raise shapes.failed(reason, found if own else None)
 
 
 def mode_of(node: Node, least: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
