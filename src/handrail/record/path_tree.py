@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from handrail.model import events as ev
 from handrail.model.dataclass import copier
 from handrail.model.paths import is_budget_gate, parent_of
-from handrail.model.results import OpenGate, StepResult, Usage
+from handrail.model.results import AgentResult, OpenGate, StepResult, Usage
 
 How: TypeAlias = Literal["", "failed", "interrupted"]
 """How a stretch of work ended; "": as the step did, or it has no end yet."""
@@ -338,6 +339,22 @@ class PathTree:
     def ended_paths(self) -> list[str]:
         """The paths of all finished steps."""
         return [path for path, state in self._paths.items() if state.result is not None]
+
+    def steps_begun(self) -> int:
+        """How many steps began, in all drives, and still count."""
+        return sum(state.begun_seq > 0 for state in self._paths.values())
+
+    @cached_property
+    def session_totals(self) -> dict[str, Usage]:
+        """The latest total usage of each agent session; totals only grow."""
+        totals: dict[str, Usage] = {}
+        for record in self._paths.values():
+            result = record.end.output if record.end is not None else None
+            if isinstance(result, AgentResult) and result.session and result.session_usage:
+                total, known = result.session_usage, totals.get(result.session)
+                if known is None or (total.tokens or 0) >= (known.tokens or 0):
+                    totals[result.session] = total
+        return totals
 
     def parent_of(self, path: str) -> str:
         """The path of the step or member that encloses this one; see ``model.paths``."""

@@ -874,22 +874,6 @@ class Recorded(PathTree):
         """The recorded due time of a wait."""
         return (self.at(path).due or {}).get((reason, attempt))
 
-    def steps_begun(self) -> int:
-        """How many steps began, in all drives, and still count."""
-        return sum(state.begun_seq > 0 for state in self._paths.values())
-
-    @cached_property
-    def session_totals(self) -> dict[str, Usage]:
-        """The latest total usage of each agent session; totals only grow."""
-        totals: dict[str, Usage] = {}
-        for record in self._paths.values():
-            result = record.end.output if record.end is not None else None
-            if isinstance(result, AgentResult) and result.session and result.session_usage:
-                total, known = result.session_usage, totals.get(result.session)
-                if known is None or (total.tokens or 0) >= (known.tokens or 0):
-                    totals[result.session] = total
-        return totals
-
     def to_undo(self, path: str) -> list[str]:
         """The steps below the path that succeeded, have a rollback, and were not undone; for the
         run itself, "", also those below forgotten paths.
