@@ -321,8 +321,9 @@ class Driver:
         finally:
             for part in conductor.gone_through:
                 rehearsal_io.warn_of_masked(conductor.run_id, part)
-            with anyio.CancelScope(shield=True):
-                await rehearsal_io.write_out(conductor.write_out())
+            if conductor.gone_through:
+                with anyio.CancelScope(shield=True):
+                    await rehearsal_io.write_out(conductor.write_out())
 
     def _watch_for_messages_meanwhile(self) -> None:
         """Look for messages while the drive lasts; no process can send any to a run in memory."""
