@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, cast
 
 import anyio
@@ -23,6 +23,7 @@ import attrs
 from rich.console import Console
 
 from handrail import Executor, addons
+from handrail.cli.bounds import Bounds, bounds_in, labels_for, limits_of, words_for_more
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
@@ -39,7 +40,8 @@ from handrail.errors import HandrailError, ReplayMismatch
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS, AgentSettings
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.policy import NO_LIMITS, Budget, Limits
+from handrail.model.events import DriveBegan
+from handrail.model.policy import Budget, Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
@@ -216,7 +218,7 @@ class Options:
     backend: str | None = None
     model: str | None = None
     cassette: Cassette | None = None
-    limits: Limits = NO_LIMITS
+    bounds: Bounds = attrs.field(factory=dict[str, float])
     on_change: OnChange | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     ui: bool = False
@@ -229,6 +231,8 @@ class Options:
 class DrivingExecutor(Executor):
     """An executor that gives resumes and cancellations as a ``Run``, too: signals reach them."""
 
+    bounds: Bounds = MappingProxyType({})
+    """What a person typed for this drive; once it has begun, also what is recorded of the run."""
     _held: Run[Any] | None = None
 
     @classmethod
@@ -250,7 +254,14 @@ class DrivingExecutor(Executor):
         return Run(run_id, drive)
 
     async def _drive_from(self, start: DriveStart, run: Run[Any] | None) -> WorkflowResult[Any]:
-        return await super()._drive_from(start, self._held if run is None else run)
+        self.bounds = {**bounds_in(start.recorded.labels), **self.bounds}
+        limits = limits_of(**self.bounds).over(self._parts.limits)
+        self._parts = replace(self._parts, limits=with_default_budget(limits, start.definition))
+        first = cast("DriveBegan", start.first)
+        first = replace(first, labels={**first.labels, **labels_for(self.bounds)})
+        return await super()._drive_from(
+            replace(start, first=first), self._held if run is None else run
+        )
 
     def _missing(self, run_id: str, variables: Sequence[str]) -> None:
         tell_missing(run_id, variables)
@@ -282,7 +293,7 @@ def drive(
         notifier = stack.enter_context(_notifier(options, place, parts.get("journal")))
         if notifier is not None:
             sinks.append(notifier)
-        executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
+        executor = _executor(options, place, screen, sinks, parts)
         if notifier is not None:
             executor.tells_stuck.append(notifier.tell_stuck)
         tell_page = stack.enter_context(_page(options, place, executor.journal))
@@ -291,7 +302,8 @@ def drive(
         except ReplayMismatch as error:
             tell_mismatch(error, place)
             return Exit.USAGE
-        return conclude(result, options, data, place, interruption.exit)
+        more = words_for_more(executor.bounds, result.error)
+        return conclude(result, options, data, place, interruption.exit, more=more)
 
 
 ASKS_AFTER = 200
@@ -301,12 +313,11 @@ A run bounded only by tokens or dollars asks after so many launches that do not 
 """
 
 
-def _executor(  # noqa: PLR0917  # all that one drive depends on
+def _executor(
     options: Options,
     place: Place | None,
     screen: Screen | None,
     sinks: list[Sink],
-    definition: WorkflowDefinition | None,
     parts: Mapping[str, Any],
 ) -> DrivingExecutor:
     """The named executor, or else the project's, with the typed options over its own."""
@@ -316,24 +327,24 @@ def _executor(  # noqa: PLR0917  # all that one drive depends on
     if base is None:
         base = project_executor(options.backend, options.model)
     known = base.parts
-    limits = with_default_budget(options.limits.over(known.limits), definition)
     waits_for_people = options.detached is not None and options.detached.waits_for_people
     gates = options.gates if waits_for_people else gates_of(options.gates, screen)
-    return DrivingExecutor.of(
+    made = DrivingExecutor.of(
         base,
         **parts,
         sinks=(*known.sinks, *sinks),
         gates=known.gates if gates is None else gates,
         linger_s=math.inf if waits_for_people else known.linger_s,
-        limits=limits,
         agent_defaults=agents_of(options, known.agent_defaults),
         on_change=options.on_change or known.on_change,
     )
+    made.bounds = options.bounds
+    return made
 
 
-def with_default_budget(limits: Limits, definition: WorkflowDefinition | None) -> Limits:
+def with_default_budget(limits: Limits, definition: WorkflowDefinition) -> Limits:
     """The limits; if they do not bound agents, with a budget that asks: see ``ASKS_AFTER``."""
-    bounds = limits if definition is None else limits.over(definition.limits)
+    bounds = limits.over(definition.limits)
     if bounds.bounds_agents:
         return limits
     said = bounds.budget
@@ -424,13 +435,15 @@ def conclude(
     data: TextIO | None,
     place: Place | None,
     interrupted: Exit | None = None,
+    *,
+    more: Sequence[str] = (),
 ) -> int:
-    """Print a run's result, and what to do now; the exit code."""
+    """Print a run's result, and what to do now; the exit code. ``more``: as ``tell_ending``."""
     try:
         _print_result(result, data)
     except BrokenPipeError:  # the reader has gone; the exit code still says how the run ended
         silence(1 if data is None else data.fileno())
-    tell_ending(result, quiet=options.quiet, interrupted=interrupted, place=place)
+    tell_ending(result, quiet=options.quiet, interrupted=interrupted, place=place, more=more)
     if interrupted is not None and not result.success:
         return interrupted
     if result.status == "cancelled" and result.rollback_errors:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from handrail import Executor
+from handrail.cli.bounds import option_of
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import given_inputs, pair
@@ -87,6 +88,9 @@ def fork(
     """
     driving.refuse_labels()
     place, options = driving.place(where), driving.options()
+    if no_run and options.bounds:
+        typed = " and ".join(map(option_of, options.bounds))
+        raise Refused(typed, "bounds a drive, and --no-run begins none", "Type it at `resume`.")
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         info = choose_run(journal.runs(), run)

@@ -196,15 +196,24 @@ class Driving:
         Raises:
             Refused: options were typed that exclude one another.
         """
+        from handrail.cli.bounds import limits_of
         from handrail.cli.detaching import detached_sink
         from handrail.cli.driving import Options
         from handrail.cli.exits import Refused
-        from handrail.cli.settings import limits_of, parse_labels
+        from handrail.cli.settings import parse_labels
         from handrail.project import project_table
 
         if self.detach and self.gates == "ask":
             why = "cannot be combined: a detached run has no terminal"
             raise Refused("--detach and --gates ask", why, "Leave one out.")
+        typed = {
+            "max_steps": self.max_steps,
+            "timeout": self.timeout,
+            "budget_usd": self.budget_usd,
+            "max_launches": self.max_launches,
+        }
+        bounds = {name: value for name, value in typed.items() if value is not None}
+        limits_of(**bounds)  # refuses a wrong value before anything is loaded
         table = project_table()
         return Options(
             as_json=self.as_json,
@@ -214,12 +223,7 @@ class Driving:
             backend=self.backend,
             model=self.model,
             cassette=_cassette_of(self.record, self.replay),
-            limits=limits_of(
-                max_steps=self.max_steps,
-                timeout=self.timeout,
-                budget_usd=self.budget_usd,
-                max_launches=self.max_launches,
-            ),
+            bounds=bounds,
             labels=parse_labels(self.label or [], table),
             ui=self.ui,
             detached=detached_sink(),

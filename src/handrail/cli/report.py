@@ -166,11 +166,17 @@ def first_lines(text: str | Sequence[str], most: int) -> list[str]:
 
 
 def tell_ending(
-    result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None, place: Place | None
+    result: WorkflowResult[Any],
+    *,
+    quiet: bool,
+    interrupted: Exit | None,
+    place: Place | None,
+    more: Sequence[str] = (),
 ) -> None:
     """Print on stderr what the user must know or do now; mostly nothing.
 
-    ``place`` is that of the journal, if the run can be resumed from one.
+    ``place`` is that of the journal, if the run can be resumed from one. ``more``: words that raise
+    the bound that a person typed and the run has reached.
     """
     again = "" if place is None else place.command("resume", result.run_id)
     if interrupted is not None:
@@ -197,6 +203,8 @@ def tell_ending(
             tell(f"nothing was rolled back; to continue: {again}")
     elif result.status == "suspended" and not result.error:
         tell(one_line(_suspension_text(result, listed=not quiet)))
+    elif place is not None and result.status == "failed" and more:
+        tell(f"to continue with a larger bound: {place.command('resume', result.run_id, *more)}")
     elif place is not None and result.status == "failed" and not quiet:
         stuck = stuck_step(result.error_type, result.failed_step)
         words = () if stuck is None else ("--rerun", stuck)

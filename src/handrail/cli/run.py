@@ -97,6 +97,8 @@ def resume(
 ) -> int:
     """Continue a run that was killed, interrupted or suspended, or that failed.
 
+    Bounds typed for the run, such as --budget-usd, hold until others are typed here.
+
     Parameters
     ----------
     latest
@@ -411,8 +413,7 @@ class Session:
 
     def drive(self, begin: Begin, workflow: Any) -> int:
         """Drive the run of the workflow that ``begin`` returns to its end; the exit code."""
-        definition = workflow.definition
         options, place = self.options, self.place
         if place.elsewhere is not None:
-            return place.elsewhere.drive(begin, options, self.data, definition)
-        return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)
+            return place.elsewhere.drive(begin, options, self.data, workflow.definition)
+        return drive(begin, options, self.data, place, journal=self.journal)

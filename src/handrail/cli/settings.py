@@ -6,32 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handrail import Executor, addons
+from handrail.cli.bounds import limits_of
 from handrail.cli.exits import Refused
 from handrail.cli.inputs import pair
 from handrail.cli.target import load_object
 from handrail.errors import DefinitionError
 from handrail.executor import ladder_of
 from handrail.model.agent_options import AgentOptions
-from handrail.model.policy import NO_LIMITS, Budget, Limits
+from handrail.model.policy import Limits
 from handrail.project import project_table
 
 _TABLE = "[tool.handrail]"
-
-
-def limits_of(
-    *,
-    max_steps: int | None = None,
-    timeout: float | None = None,
-    budget_usd: float | None = None,
-    max_launches: int | None = None,
-) -> Limits:
-    """The limits of a run, from typed options or the project's table."""
-    limits = NO_LIMITS if max_steps is None else Limits(max_steps=max_steps)
-    if timeout is not None:
-        limits = Limits(timeout_s=timeout).over(limits)
-    if budget_usd is not None or max_launches is not None:
-        limits = Limits(budget=Budget(usd=budget_usd, launches=max_launches)).over(limits)
-    return limits
 
 
 def project_limits(table: Mapping[str, Any]) -> Limits:

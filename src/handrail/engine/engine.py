@@ -546,6 +546,7 @@ class Engine(TakesOptions):
             cut_of,
             fork_events,
             gone_in_fork,
+            labels_changed,
             without_free_signals,
         )
 
@@ -577,7 +578,8 @@ class Engine(TakesOptions):
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
             gone = gone_in_fork(history, kept, recorded, at, given, rerun)
-            made = fork_events(kept, recorded, name, at, given, changed, rerun, now, gone)
+            labels = labels_changed(history)
+            made = fork_events(kept, recorded, name, at, given, changed, rerun, now, gone, labels)
             await self._when_free(partial(journal.append_run, made, secrets=secrets))
         return name
 

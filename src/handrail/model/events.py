@@ -118,6 +118,7 @@ class RunResumed(Stamped):
     """A new drive of the run began; records of ``superseded`` paths no longer count.
 
     ``letter`` is the number of the last message that this drive skips: it was for an earlier drive.
+    ``labels`` are those that changed: a person typed other bounds.
     """
 
     superseded: tuple[str, ...] = ()
@@ -125,6 +126,7 @@ class RunResumed(Stamped):
     rerun: tuple[str, ...] = ()
     workflow_name: str = ""
     letter: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,12 +252,14 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     rerun: Sequence[str],
     now: float,
     gone: Sequence[str] = (),
+    changed: Mapping[str, str] | None = None,
 ) -> list[ev.Event]:
     """The events of a fork that begins with the ``kept`` (and ``recorded``) ones. An event that is
     the same in both runs keeps the other run's id.
 
     ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
-    The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again.
+    The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again. The
+    labels in ``changed`` are those that drives of the other run changed, also behind what is kept.
 
     The run, and all that has no end yet, is as old as it was behind the last of what is kept. So
     the fork has used as much of its time, and of each deadline, as the other run had by then. Its
@@ -285,12 +287,21 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
         made.append(_copied(event, fork_id, number, signals, moved_s) if is_other else event)
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
-    if gone or rerun or recorded.completed is not None:
-        resumed = ev.RunResumed(tuple(gone), (), tuple(rerun), first.workflow_name)
+    changed = changed or {}
+    is_relabelled = not changed.items() <= {**first.labels, **labels_changed(kept)}.items()
+    if gone or rerun or recorded.completed is not None or is_relabelled:
+        name = first.workflow_name
+        resumed = ev.RunResumed(tuple(gone), (), tuple(rerun), name, labels=changed)
         made.append(ev.stamp(resumed, fork_id, len(made) + 1, now))
     suspended = ev.RunSuspended(reason=FORKED)
     made.append(ev.stamp(suspended, fork_id, len(made) + 1, now))
     return made
+
+
+def labels_changed(history: Sequence[ev.Event]) -> dict[str, str]:
+    """The labels that drives changed, as the last of them left them."""
+    resumed = (event for event in history if isinstance(event, ev.RunResumed))
+    return {name: label for event in resumed for name, label in event.labels.items()}
 
 
 _copier = cache(copier)

@@ -101,6 +101,7 @@ class Recorded(PathTree):
         """A person stopped the last drive."""
         self.denied: list[ev.SandboxDenied] = []
         """What the sandboxes of its steps refused."""
+        self.labels: dict[str, str] = {}  # with those that a later drive changed
         self.resumed_seq = 0
         """The event with which the last drive began; 0 in the first."""
         self.cancel: str | None = None
@@ -214,11 +215,13 @@ class Recorded(PathTree):
     def _run_started(self, event: ev.WorkflowStarted) -> None:
         self.run_id, self.started_at = event.run_id, event.at
         self.inputs = dict(event.inputs)
+        self.labels.update(event.labels)
         self.is_fork = self._is_lent = event.forked_from is not None
         self.drives.append((event.at, None))
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self.resumed_seq = event.seq
+        self.labels.update(event.labels)
         self.begin_time(event.at)
         self._drive_broke_off()
         if self._last is not None and self.drives and self.drives[-1][1] is None:  # it was killed

@@ -8,6 +8,7 @@ from typing import Any, TextIO, cast
 
 from rich.console import Console
 
+from handrail.cli.bounds import limits_of
 from handrail.cli.channels import tell
 from handrail.cli.driving import REASONS, Begin, Options, conclude, gates_of, with_default_budget
 from handrail.cli.exits import Exit
@@ -143,7 +144,7 @@ def _executor(
         task_queue=settings[0],
         blobs=settings[1],
         workflows=known.workflows,
-        limits=with_default_budget(options.limits.over(known.limits), definition),
+        limits=with_default_budget(limits_of(**options.bounds).over(known.limits), definition),
         gates=known.gates if gates is None else gates,
         sinks=(*known.sinks, *sinks),
         codec=known.journal.codec,
