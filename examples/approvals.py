@@ -1,6 +1,6 @@
 """An approval service: a request may wait for a person for weeks, over restarts and deploys.
 
-    pip install '.[web]' && uvicorn --app-dir examples approvals:app
+    pip install '.[cli,web]' && uvicorn --app-dir examples approvals:app
     curl -X POST 'localhost:8000/expenses/e-1?what=laptop&euros=1200'
     curl 'localhost:8000/expenses/e-1'
     curl -X POST 'localhost:8000/expenses/e-1/answer?value=yes&who=ana'
@@ -25,6 +25,7 @@ from handrail import (
     Executor,
     GateClosed,
     HandrailError,
+    InputsDiffer,
     RunNotFound,
     SqliteJournal,
     Steps,
@@ -91,13 +92,13 @@ def service(file: str) -> Starlette:
         runs = await anyio.to_thread.run_sync(journal.runs)
         return JSONResponse({"waiting": sum(run.status == "suspended" for run in runs)})
 
-    def told(code: int) -> Callable[[Request, Exception], Awaitable[JSONResponse]]:
-        async def respond(_: Request, error: Exception) -> JSONResponse:
-            return JSONResponse({"error": str(error)}, code)
+    def told(code: int, text: str) -> Callable[[Request, Exception], Awaitable[JSONResponse]]:
+        async def respond(_: Request, __: Exception) -> JSONResponse:  # it may name other requests
+            return JSONResponse({"error": text}, code)
 
         return respond
 
-    path = "/expenses/{run_id}"
+    path, form = "/expenses/{run_id}", "Give what and euros, a number; to answer, value and who."
     return Starlette(
         routes=[
             Route(path, start, methods=["POST"]),
@@ -106,11 +107,10 @@ def service(file: str) -> Starlette:
             Route("/health", health),
         ],
         exception_handlers={
-            RunNotFound: told(404),
-            GateClosed: told(409),  # somebody was first
-            HandrailError: told(400),
-            ValueError: told(400),
-            KeyError: told(400),
+            RunNotFound: told(404, "There is no such expense."),
+            GateClosed: told(409, "Somebody has answered already."),
+            InputsDiffer: told(409, "Another expense has this id."),
+            **dict.fromkeys((HandrailError, ValueError, KeyError), told(400, form)),
         },
         lifespan=lifespan,
     )

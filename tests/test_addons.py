@@ -149,3 +149,15 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
     done = _python(Path(place), tmp_path, "-m", "handrail", "longest")
     assert done.returncode == 2
     assert "'longest' of 'handrail.commands' is registered as acme_is_gone:longest" in done.stderr
+
+
+def test_a_command_whose_library_is_missing_is_listed_with_its_help(tmp_path: Path) -> None:
+    """With the extra that brings it; when it is typed, one line says how to install that."""
+    (tmp_path / "yaml.py").write_text("raise ImportError\n", "utf-8")  # as if it were not there
+    place = Path(f"{tmp_path}{os.pathsep}{HOUSE.parent}")
+    helps = _python(place, tmp_path, "-m", "handrail", "--help")
+    said = " ".join(helps.stdout.replace("│", " ").split())
+    assert "Write a workflow file as Python. (needs handrail[yaml])" in said, helps.stderr
+    done = _python(place, tmp_path, "-m", "handrail", "convert", "flow.yaml")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.endswith('needs PyYAML: pip install "handrail[yaml]"\n')

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, MissingExtra
 
 COMMANDS = "handrail.commands"
 """A function or ``cyclopts.App`` by each name; the function returns the exit code."""
@@ -73,7 +73,7 @@ def load(group: str, name: str) -> Any:
     """What a package has registered by this name.
 
     Raises:
-        DefinitionError: nothing is, or it cannot be imported.
+        DefinitionError: nothing is, or it cannot be imported. MissingExtra: it needs a library.
     """
     where = registered(group).get(name)
     if where is None:
@@ -81,6 +81,8 @@ def load(group: str, name: str) -> Any:
     module, _, attribute = where.partition(":")
     try:
         return getattr(import_module(module), attribute)
+    except MissingExtra:
+        raise
     except (ImportError, AttributeError) as error:
         why = f"{name!r} of {group!r} is registered as {where}, which cannot be imported: {error}"
         raise DefinitionError(why) from error
@@ -92,12 +94,17 @@ def reader_of(path: Path) -> Any | None:
     return load(FILES, suffix) if suffix and suffix in registered(FILES) else None
 
 
-def _is_there(where: str) -> bool:
+def source_of(where: str) -> Path | None:
+    """The file of what this package registers as ``module:name``; None for other packages."""
     module = where.partition(":")[0]
     if not module.startswith(_OURS):
-        return True
-    file = _PACKAGE.joinpath(*module.removeprefix(_OURS).split("."))
-    return file.with_suffix(".py").is_file()
+        return None
+    return _PACKAGE.joinpath(*module.removeprefix(_OURS).split(".")).with_suffix(".py")
+
+
+def _is_there(where: str) -> bool:
+    file = source_of(where)
+    return file is None or file.is_file()
 
 
 @cache

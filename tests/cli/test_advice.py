@@ -201,3 +201,36 @@ def test_four_at_once_begin_one_run(folder: Path) -> None:
 
     assert {one.code for one in outcomes} <= {0, 1}
     assert all("being driven" in one.err for one in outcomes if one.code == 1)
+
+
+TWO = """
+
+@workflow
+def two():
+    names = ["a", "b"]
+    yield from step("each").for_each(names, lambda n: step("go?").ask("Go?", choices=["yes", "no"]))
+"""
+
+
+def test_code_of_elsewhere_is_reached_by_each_advised_command(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run`, `show`, `answer` and a refusal name code outside of the project; of two questions
+    the open one is named before the resume.
+    """
+    (folder / "elsewhere.py").write_text(f"{SERVICE}{TWO}", "utf-8")
+    (folder / "repo").mkdir()
+    monkeypatch.chdir(folder / "repo")
+    target = "../elsewhere.py:two"
+    resume = ["resume", "r", "--target", target]
+
+    begun = cli("run", target, "--run-id", "r")
+    first = advised(begun)
+    assert (begun.code, first[-1]) == (3, resume)
+    assert resume in advised(cli("show", "r"))
+    refused = cli("resume", "r")
+    assert (refused.code, advised(refused)) == (2, [resume])
+    answered = cli(*first[0])
+    assert advised(answered) == [first[1], resume]
+    assert advised(cli(*first[1])) == [resume]
+    assert cli(*resume).code == 0

@@ -300,7 +300,7 @@ def test_the_command_asks_for_the_text_on_a_terminal(
     (folder / "gates.py").write_text(text.replace("import step", "import Choice, step"), "utf-8")
     assert spawned("run", "gates.py:decides", "--run-id", "r").code == 3
     refused = spawned("answer", "r", "go", "No")
-    assert (refused.code, "No: WHY?" in refused.err) == (2, True)
+    assert (refused.code, "No: YOUR TEXT" in refused.err) == (2, True)
     terminals.append(Terminal("r", "go", "No", verb="answer"))
     terminals[0].wait_for("Why?")
     terminals[0].type("too long\r")

@@ -187,6 +187,15 @@ def test_a_choice_that_asks_for_a_text_is_answered_with_it(
     assert executor.resume_sync(fork).value == value
 
 
+def test_the_advised_answers_are_typed_as_they_are_shown(cli: Cli, tmp_path: Path) -> None:
+    """A choice that asks for a text is advised with one, as a word of the shell."""
+    executor = Executor(journal=SqliteJournal(tmp_path / ".handrail" / "runs.db"))
+    executor.options(run_id="r").run_sync(decides)
+    line = "handrail answer r 'go?' Go   (or 'Wait: no: YOUR TEXT', 'No: YOUR TEXT')"
+    assert line in cli("show", "r").out
+    assert cli("answer", "r", "go?", "No: YOUR TEXT").code == 0
+
+
 @pytest.mark.parametrize(
     "answer", ["No", "No: ", {"No": 1, "Go": 2}, {"Go": "text"}, REASON, Choice(True, text="x"), {}]
 )
@@ -194,7 +203,7 @@ def test_a_choice_without_its_text_is_refused(answer: Any) -> None:
     """Or a text for one that asks for none; the error says how it is typed."""
     executor = Executor(workflows=[decides])
     executor.options(run_id="r").run_sync(decides)
-    with pytest.raises(InvalidAnswer, match=r"one of: Go, Wait: no: WHY NOT\?, No: WHY NOT\?"):
+    with pytest.raises(InvalidAnswer, match="one of: Go, Wait: no: YOUR TEXT, No: YOUR TEXT"):
         executor.answer_sync("r", "go?", answer)
 
 

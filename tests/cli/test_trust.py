@@ -125,7 +125,7 @@ def test_an_imported_run_names_no_code(label: str, cli: Cli, folder: Path) -> No
         refused = cli(*words)
         assert "was imported from one.jsonl" in refused.err
         named = "evil.py" if label == "target" else "flow.py"
-        assert f"--target {folder / named}:hello" in refused.err
+        assert f"handrail resume other --target {named}:hello" in refused.err
     assert not (folder / "ran").exists()
     assert cli("plan", "other", "--target", "flow.py:hello").code == 0
     assert not (folder / "ran").exists()

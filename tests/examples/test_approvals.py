@@ -53,8 +53,18 @@ def test_a_request_waits_for_a_person_over_a_restart(tmp_path: Path) -> None:
 def test_a_request_that_lacks_something_is_refused(tmp_path: Path, query: str) -> None:
     """It is the client's mistake, and no run is begun."""
     with TestClient(service(str(tmp_path / "approvals.db"))) as client:
-        assert client.post(f"/expenses/e-1?{query}").status_code == 400
+        refused = client.post(f"/expenses/e-1?{query}")
+        assert (refused.status_code, refused.json()["error"][:19]) == (400, "Give what and euros")
         assert client.get("/expenses/e-1").status_code == 404
+
+
+def test_a_refusal_tells_nothing_of_other_requests(tmp_path: Path) -> None:
+    """Neither their ids nor what they were made with."""
+    with TestClient(service(str(tmp_path / "approvals.db"))) as client:
+        client.post(LAPTOP)
+        refused = client.get("/expenses/e-9"), client.post("/expenses/e-1?what=laptop&euros=99")
+        assert [told.status_code for told in refused] == [404, 409]
+        assert not [told.text for told in refused if "e-1" in told.text or "1200" in told.text]
 
 
 def test_a_small_expense_is_paid_at_once(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 
 from handrail import addons
 from handrail.cli.exits import EXIT_CODES
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, MissingExtra
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "run": ("run", "resume", "cancel"),
@@ -94,7 +94,8 @@ def import_command(name: str) -> Any:
     """The function of a command, or its ``App`` if it has subcommands.
 
     Raises:
-        DefinitionError: a package has registered it, and it cannot be imported.
+        DefinitionError: a package has registered it, and it cannot be imported. MissingExtra: it
+            needs a library.
     """
     if name not in COMMANDS:
         return addons.load(addons.COMMANDS, name)
@@ -106,20 +107,31 @@ def import_command(name: str) -> Any:
 def summary_of(name: str) -> str:
     """The first paragraph of a command's docstring."""
     if name in COMMANDS:
-        known = _docstrings(COMMANDS[name])
+        known = _docstrings(Path(__file__).with_name(f"{COMMANDS[name]}.py"))
         said = known.get(name) or known.get(f"{name}_") or ""
     else:
         try:
             command = import_command(name)
+        except MissingExtra as error:
+            return _without_extra(name, error)
         except DefinitionError as error:
             return str(error)
         said = str(command.help) if isinstance(command, App) else inspect.getdoc(command) or ""
     return said.partition("\n\n")[0]
 
 
+def _without_extra(name: str, error: MissingExtra) -> str:
+    """The summary of a command that cannot be imported until an extra is installed."""
+    where = addons.registered(addons.COMMANDS)[name]
+    file, function = addons.source_of(where), where.partition(":")[2]
+    said = "" if file is None else _docstrings(file).get(function, "").partition("\n\n")[0]
+    return f"{said} (needs handrail[{error.extra}])" if said else str(error)
+
+
 @cache
-def _docstrings(module: str) -> Mapping[str, str]:
+def _docstrings(file: Path) -> Mapping[str, str]:
     """The docstrings of a module's functions, read from its source without importing it."""
-    text = Path(__file__).with_name(f"{module}.py").read_text("utf-8")
-    functions = (one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef))
+    functions = (
+        one for one in ast.parse(file.read_text("utf-8")).body if isinstance(one, ast.FunctionDef)
+    )
     return {function.name: ast.get_docstring(function) or "" for function in functions}

@@ -40,7 +40,7 @@ ExecutorName = Annotated[
 ]
 RunId = Annotated[str, Parameter(help="The run's id, or the beginning of it.")]
 RunTarget = Annotated[
-    str | None, Parameter(help="The run's workflow, if it has moved since the run started.")
+    str | None, Parameter(help="The run's workflow, if it has moved or is outside of the project.")
 ]
 CassetteFolder = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 Words = Annotated[list[str] | None, Parameter()]

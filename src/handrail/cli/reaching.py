@@ -11,9 +11,10 @@ import attrs
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.journal import Place, find_info, pick_run
+from handrail.cli.journal import Place, find_info, pick_run, read
 from handrail.cli.masking import mask_text
 from handrail.cli.options import SteeringOptions
+from handrail.cli.report import answer_command
 from handrail.cli.target import reaching, workflow_of
 from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
@@ -62,10 +63,17 @@ class ReachedRun:
             write_json(json_safe({"run_id": self.run_id, **done}), self.data)
 
     def print_resume_hint(self) -> None:
-        """Print how to resume the run, if no process drives it once it had time to read this."""
+        """Print how to answer the next open question and how to resume the run, if no process
+        drives it once it had time to read this.
+        """
         now = anyio.run(self.wait_until_read)
         if now.holder is None and now.status != "succeeded":
-            resume = reaching(self.place, self.info).command("resume", self.run_id)
+            place = reaching(self.place, self.info)
+            view = read(self.journal, now).view
+            waits = {wait.path for wait in view.waits_for if wait.kind == "answer"}
+            for gate in [gate for gate in view.gates if gate.path in waits][:1]:
+                tell(f"it waits for an answer: {answer_command(self.run_id, gate, place)}")
+            resume = place.command("resume", self.run_id)
             tell(f"no process is running it; to continue: {resume}")
 
     def _unread(self) -> bool:

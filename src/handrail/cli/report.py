@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
@@ -12,7 +13,7 @@ from handrail.cli.journal import Place
 from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import ReplayMismatch, StepChange
-from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult, answer_words
 from handrail.model.work import Work
 from handrail.record.dropped import stuck_step
 from handrail.record.view import FailureCause
@@ -313,7 +314,7 @@ def answer_command(run_id: str, gate: OpenGate, place: Place) -> str:
     """The command that answers a gate with its first choice, and the other choices after it."""
     first, *others = _answer_words(gate)
     command = place.command("answer", run_id, gate.path, first)
-    return f"{command}   (or {', '.join(others)})" if others else command
+    return f"{command}   (or {', '.join(map(shlex.quote, others))})" if others else command
 
 
 def signal_command(run_id: str, name: str, place: Place) -> str:
@@ -323,5 +324,5 @@ def signal_command(run_id: str, name: str, place: Place) -> str:
 
 def _answer_words(gate: OpenGate) -> list[str]:
     if gate.choices and not any(isinstance(one, Unresolved) for one in gate.choices):
-        return [str(choice) for choice in gate.choices]
+        return answer_words(gate.choices, gate.values)
     return ["yes", "no"] if gate.type is bool else ["ANSWER"]

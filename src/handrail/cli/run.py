@@ -31,7 +31,14 @@ from handrail.cli.options import (
 )
 from handrail.cli.run_text import describe_status
 from handrail.cli.show import info_data
-from handrail.cli.target import TARGET, labels_of, load_with_executor, workflow_of
+from handrail.cli.target import (
+    TARGET,
+    labels_of,
+    load_with_executor,
+    reaching,
+    reaching_labels,
+    workflow_of,
+)
 from handrail.engine.requests import Existing, refuse_other_inputs
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
@@ -254,11 +261,11 @@ def run(
         if known is not None:
             driving.refuse_labels()
             given = given_inputs(workflow.definition, typed, read_file(inputs))
-            options = as_recorded(options, known.labels)
+            options, place = as_recorded(options, known.labels), reaching(place, known)
             return resume_run(known, workflow, given, Session(options, data, place, place.find()))
         args, kwargs = arguments_for(workflow.definition, typed, read_file(inputs))
         labels = {**options.labels, **labels_of(target, workflow, place), **agent_labels(options)}
-        session = Session(options, data, place, place.make())
+        session = Session(options, data, reaching_labels(place, labels), place.make())
         # another process may have begun the run since it was looked for
         existing: Existing = "refuse" if new or run_id is None else "go_on"
         return session.drive(

@@ -480,7 +480,7 @@ def workflow_of(
         hint = f"Name it: --target {place.target}, or its executor: --executor FILE.py:NAME."
         raise Refused(f"run {info.run_id}", why, hint)
     found = _absolute(recorded, place)
-    _require_begun_here(found, info)
+    _require_begun_here(info, place)
     _require_in_project(found, info, place)
     _require_own(found, asks=not quiet)
     _change_folder(place.base / info.labels.get(_IN, ""))
@@ -499,13 +499,30 @@ def reaching(place: Place, info: RunInfo, target: str | None = None) -> Place:
 
     They name a workflow for a run that was not started by this command, unless the place's executor
     has it: the only one of that name in the files of the current folder, which are read and not
-    imported.
+    imported. Of other runs they name what is not run unless it is typed (``reaching_labels``).
     """
     if target is None and TARGET not in info.labels:
         known = () if place.executor is None else place.executor.workflows
         if all(one.definition.name != info.workflow_name for one in known):
             target = _named_here(info.workflow_name) or f"FILE.py:{info.workflow_name}"
-    return attrs.evolve(place, target=target)
+    return reaching_labels(attrs.evolve(place, target=target), info.labels)
+
+
+def reaching_labels(place: Place, labels: Mapping[str, str]) -> Place:
+    """The place whose commands name what is recorded in these labels, where that is not run unless
+    a person types it: code of elsewhere, and that of an imported run.
+    """
+    target, executor = labels.get(TARGET), labels.get(_EXECUTOR)
+    imported = IMPORTED in labels
+    if place.target is None and target is not None:
+        found = _absolute(target, place)
+        if imported or not _is_in_project(found, place):
+            place = attrs.evolve(place, target=_as_typed(found))
+    if place.executor is None and executor is not None and not imported:
+        found = _absolute(executor, place)
+        if not _is_in_project(found, place):
+            place = attrs.evolve(place, typed_executor=_as_typed(found))
+    return place
 
 
 def _named_here(name: str) -> str | None:
@@ -536,7 +553,7 @@ def _with_executor(
     return workflow, attrs.evolve(place, executor=executor)
 
 
-def _require_begun_here(target: str, info: RunInfo) -> None:
+def _require_begun_here(info: RunInfo, place: Place) -> None:
     """Raise for an imported run: what it says of its code was said elsewhere, by anybody.
 
     Raises:
@@ -544,7 +561,12 @@ def _require_begun_here(target: str, info: RunInfo) -> None:
     """
     if IMPORTED in info.labels:
         why = f"was imported from {info.labels[IMPORTED]}, so the code that it names is not run"
-        raise Refused(f"run {info.run_id}", why, f"If it is right: --target {target}")
+        raise Refused(f"run {info.run_id}", why, _how_to_type(info, place))
+
+
+def _how_to_type(info: RunInfo, place: Place) -> str:
+    again = reaching(place, info).command("resume", info.run_id)
+    return f"If you trust that code, type its name, as in: {again}"
 
 
 def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
@@ -556,16 +578,20 @@ def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
     Raises:
         Refused: it does not.
     """
+    if not _is_in_project(target, place):
+        why = f"its code is {target}, which is outside of {place.base} and so is not run unasked"
+        raise Refused(f"run {info.run_id}", why, _how_to_type(info, place))
+
+
+def _is_in_project(target: str, place: Place) -> bool:
     where, _ = split(target)
     if not is_file(where):
-        return
+        return True
     file = Path(where).resolve()
     project = project_table()["file"]
     checkout = [one for one in (place.base, *place.base.parents) if (one / ".git").exists()][:1]
     roots = {place.base, Path.cwd(), *checkout, *([Path(project).parent] if project else [])}
-    if not any(file.is_relative_to(root.resolve()) for root in roots):
-        why = f"says that its code is {target}, which is not in {place.base}"
-        raise Refused(f"run {info.run_id}", why, f"If it is: --target {target}")
+    return any(file.is_relative_to(root.resolve()) for root in roots)
 
 
 def _require_own(target: str, *, asks: bool) -> None:
@@ -625,6 +651,15 @@ def _change_folder(folder: Path) -> None:
 def _absolute(recorded: str, place: Place) -> str:
     where, _, name = recorded.rpartition(":")
     return f"{place.base / where}:{name}" if is_file(where) else recorded
+
+
+def _as_typed(target: str) -> str:
+    """An absolute TARGET as it is typed in the current folder; the shorter of its two names."""
+    where, _, name = target.rpartition(":")
+    if not is_file(where):
+        return target
+    file = os.path.realpath(where)
+    return f"{min(os.path.relpath(file), file, key=len)}:{name}"
 
 
 def _recorded(where: str, name: str, place: Place) -> str:

@@ -438,10 +438,10 @@ def prompts_of(choices: Iterable[Any], values: Iterable[Any]) -> dict[str, str]:
 
 
 def answer_words(choices: Iterable[Any], values: Iterable[Any]) -> list[str]:
-    """What may be typed to choose each: ``reject: REASON`` where a text is asked for."""
+    """What may be typed to choose each: ``reject: YOUR TEXT`` where a text is asked for."""
     prompts = prompts_of(choices, values)
     labels = map(str, choices)
-    return [f"{label}: {prompts[label].upper()}" if label in prompts else label for label in labels]
+    return [f"{label}: YOUR TEXT" if label in prompts else label for label in labels]
 
 
 @dataclass(frozen=True, slots=True)
