@@ -91,6 +91,10 @@ class Fault:
         return add_usage(self.launch.spent, self.usage)
 
 
+NOT_READY: frozenset[AgentErrorKind | None] = frozenset({"config", "not_installed"})
+"""Kinds of failure by which a launch could not begin: it counts nowhere, and is not retried."""
+
+
 class NotReady(HandrailError):
     """What a step needs to run at all is not there; no other attempt would change that.
 
@@ -145,7 +149,7 @@ class AgentError(HandrailError):
     @property
     def not_ready(self) -> bool:
         """True if the backend could not begin at all, and cannot until a person changes that."""
-        return self.kind in {"config", "not_installed"}
+        return self.kind in NOT_READY
 
     def __str__(self) -> str:
         kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
