@@ -226,6 +226,6 @@ def _with_possible(
                     siblings.add(path)
                     known.add(path)
                     yield PlannedStep(path, "may run", kind_of(other.verb))
-    for step in possible:
-        if not any(step.matches(path) for path in known):
-            yield PlannedStep(step.path, "may run", kind_of(step.verb))
+    for other in possible:
+        if not any(map(other.matches, known)):
+            yield PlannedStep(other.path, "may run", kind_of(other.verb))

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from handrail.errors import AgentErrorKind, HandrailError
 from handrail.model.dataclass import dataclass
 from handrail.model.policy import DEFAULT_LADDER, Ladder
-from handrail.model.results import Usage, add_usage
+from handrail.model.results import Usage, add_usage, qualified
 
 Rung: TypeAlias = Literal[
     "start",  # the first prompt
@@ -173,6 +173,11 @@ class PromptError(AgentError):
     """An agent's prompt could not be rendered from its context."""
 
     __module__ = "handrail.errors"
+
+
+def asked_nobody(error_type: str, bases: tuple[str, ...]) -> bool:
+    """True if an attempt failed before its agent's program or API was asked: it is no launch."""
+    return not {qualified(NotReady), qualified(PromptError)}.isdisjoint((error_type, *bases))
 
 
 def fault_of(error: AgentError, launch: Launch) -> Fault | None:

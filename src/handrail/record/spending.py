@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
-from handrail.model.launch import NOT_READY, NotReady, PromptError
-from handrail.model.results import Usage, add_usage, own_usage, qualified
+from handrail.model.launch import NOT_READY, asked_nobody
+from handrail.model.results import Usage, add_usage, own_usage
 from handrail.typed.jsonsafe import json_safe
 
 
@@ -41,13 +41,6 @@ _REFUSED = frozenset({
     "handrail.errors.StepWasInterrupted",
 })  # fmt: skip
 """Errors of attempts that made no launch, or none beside the known ones."""
-
-
-def asked_nobody(event: ev.AttemptFailed) -> bool:
-    """True if the attempt failed before its agent's program or API was asked: it is no launch."""
-    return not {qualified(NotReady), qualified(PromptError)}.isdisjoint(
-        (event.error_type, *event.error_bases)
-    )
 
 
 class Account:
@@ -118,7 +111,9 @@ class Account:
     def failed(self, event: ev.AttemptFailed) -> None:
         """Note the end of an attempt that failed."""
         if event.error_type not in _REFUSED or self._next in self._used:
-            self._ended(self._next, event.usage, asked=not asked_nobody(event))
+            self._ended(
+                self._next, event.usage, asked=not asked_nobody(event.error_type, event.error_bases)
+            )
         self._attempt_over()
 
     def completed(self, event: ev.StepCompleted) -> None:
