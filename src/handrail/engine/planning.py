@@ -215,10 +215,16 @@ def _with_possible(
     below: dict[str, set[str]] = {}
     for path in known:
         below.setdefault(path.rpartition("/")[0], set()).add(path)
-    for step in planned:
+    due: set[str] = set()
+    for step, after in zip(planned, [*(step.path for step in planned[1:]), ""], strict=True):
         yield step
-        home = step.path if step.state == "will run" else ""
+        home = step.path
         while home := home.rpartition("/")[0]:
+            if step.state == "will run":
+                due.add(home)
+            if home not in due or after.startswith(f"{home}/"):
+                continue
+            due.remove(home)
             siblings = below.setdefault(home, set())
             for other in possible:
                 if other.is_in(home) and not any(map(other.matches, siblings)):
