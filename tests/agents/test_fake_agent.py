@@ -290,3 +290,20 @@ def test_a_fake_sees_the_prompt_that_a_launch_would() -> None:
     assert failed.step("write").is_a(PromptError)
     assert "'reader'" in (failed.error or "")
     assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize("context", [{"topic": "tea"}, lambda _: {}["gone"]])
+def test_unused_replies_say_why_the_fake_was_never_called(context: Any) -> None:
+    """The step of its agent is named with its error; without one, the run's error is pointed to."""
+    writer = Agent("writer", "Write of {{ topic }} for {{ reader }}.")
+
+    @workflow
+    def flow() -> Steps[str]:
+        return (yield from step("write").agent(writer, context).answer())
+
+    fake = FakeAgent("writer", ["done"])
+    with pytest.raises(AssertionError, match="never called: look at the run's error"):
+        fake.assert_exhausted()
+    with pytest.raises(AssertionError, match=r"not used: 'done'; step 'write' failed .*(er|gone)'"):  # noqa: SIM117
+        with fake:
+            Executor(agents={"writer": fake}).run_sync(flow)

@@ -35,9 +35,17 @@ def climb(number: int, spent: Usage | None = None, kind: str = "transient") -> e
     return ev.LadderStep("code", 1, kind, "boom", Launch(number, spent=spent))
 
 
-def fail(usage: Usage | None = None, error_type: str = "app.Boom") -> ev.Event:
+def fail(
+    usage: Usage | None = None, error_type: str = "app.Boom", bases: tuple[str, ...] = ()
+) -> ev.Event:
     """An attempt failed."""
-    return ev.AttemptFailed("code", 1, "boom", error_type, usage=usage)
+    return ev.AttemptFailed("code", 1, "boom", error_type, bases, usage=usage)
+
+
+def given(usage: Usage | None = None) -> ev.Event:
+    """A person gave its output."""
+    result = StepResult("code", "code", "agent", "succeeded", "x", usage=usage, given_by="Ann")
+    return ev.StepCompleted(path="code", result=result)
 
 
 def spent_in(history: list[ev.Event], *, alive: bool = False) -> Spent:
@@ -60,6 +68,12 @@ REFUSED = "handrail.errors.BudgetExceeded"
         ([start(), fail(PART), fail(MORE), end(status="failed")], Spent(2, PART + MORE, 0, 1)),
         ([start(), fail(error_type=REFUSED), end(status="failed")], Spent()),
         ([start(), climb(2, PART), fail(PART, REFUSED)], Spent(1, PART, 0, 0)),
+        ([start(), fail(bases=("handrail.errors.NotReady",)), end(status="failed")], Spent()),
+        ([start(), fail(error_type="handrail.errors.PromptError")], Spent()),
+        ([start(), climb(2, kind="not_installed"), end(PART)], Spent(1, PART, 0, 0)),
+        ([start(), climb(2, PART, kind="config"), end(PART + MORE)], Spent(2, PART + MORE, 0, 1)),
+        ([start(), given()], Spent()),
+        ([start(), climb(2, PART), given()], Spent(1, PART, 0, 0)),
         ([start(), climb(1, kind="budget"), start(), end(PART)], Spent(1, PART, 0, 0)),
         ([start(), ev.AgentSessionStarted("code", "s"), start(), end(PART)], Spent(2, PART, 1, 1)),
         (

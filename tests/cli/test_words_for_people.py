@@ -147,6 +147,29 @@ def test_a_report_begins_with_what_matters(cli: Cli, folder: Path) -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(
+    ("value", "first"),
+    [
+        (
+            "| a | b |\n|---|---|\n| 1 | 2 |",
+            "| a | b |\n|---|---|\n| 1 | 2 |\n\n### What failed on",
+        ),
+        ("done <b>", "### Value\n\n```text\nvalue: done <b>\n```\n\n### What failed on"),
+    ],
+)
+def test_a_report_of_success_begins_with_the_value(cli: Cli, value: str, first: str) -> None:
+    """Markdown stands as it is, and what failed and was handled comes behind."""
+    Path("f.py").write_text(
+        "from handrail import Steps, step, workflow\n@workflow\ndef flow() -> Steps[str]:\n"
+        "    yield from step('a').parallel(step('b').call(int, 'x'), on_error='continue')\n"
+        f"    return {value!r}\n"
+    )
+    cli("run", "f.py", "--run-id", "r")
+    head, _, text = cli("report", "r").out.partition("\n\n")
+    assert head == "## ✅ `flow` succeeded"
+    assert text.startswith(first)
+
+
 def test_a_misspelt_verb_is_named() -> None:
     """The error says which verb was meant, or that a modifier follows a verb."""
     named: Any = step("a")

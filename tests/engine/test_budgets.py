@@ -25,6 +25,8 @@ from handrail.model import events as ev
 from handrail.model.policy import Budget
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply
+from handrail.record.run_record import Recorded
+from handrail.record.view import view_of
 from handrail.testing import JumpClock, TextJournal
 from tests.engine.support import bound, cancelled_when, just, paths_begun
 
@@ -528,3 +530,52 @@ async def test_a_budget_counts_what_was_used_before_there_was_one(budget: Budget
     result = await Executor(journal=journal, limits=Limits(budget=budget)).resume(run_id, whole)
     assert (result.status, result.failed_step) == ("failed", "fourth")
     assert "budget" in (result.error or "")
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (None, 0), ("config", 0), ("not_installed", 0), ("prompt", 0), ("bad_request", 1),
+        ("refusal", 1),
+    ],
+)  # fmt: skip
+async def test_only_what_was_asked_is_a_launch_now_and_after_a_resume(
+    error: Any, asked: int, bounded: bool
+) -> None:
+    """A refusal is not retried and counts nowhere: later launches have the whole budget."""
+    failure = AgentError("worker", "no", kind=None if error == "prompt" else error)
+    worker = Agent("worker", "{{ nothing }}" if error == "prompt" else "Work.")
+    mended = Agent("worker", "Work.")
+
+    def flow_of(agent: Any) -> Any:
+        @workflow(name="flow")
+        def flow() -> Steps[None]:
+            for number in range(3):
+                yield from step(f"s{number}").agent(agent).retry(2, backoff=0)
+
+        return flow
+
+    journal = TextJournal()
+    budget = Limits(budget=Budget(launches=9)) if bounded else Limits()
+    before = Executor(
+        journal=journal,
+        limits=budget,
+        backend=error and FakeBackend([failure] * 2),
+        on_change="rerun",
+    )
+    failed = await before.run(flow_of(worker))
+    tries = 2 * asked or 1
+    assert failed.step("s0").attempts == tries
+    history = list(journal.events(failed.run_id))
+    recorded = Recorded(history)
+    assert view_of(recorded, alive=False, now=0.0).spent.launches == 2 * asked
+    assert BudgetState(recorded.spending).ledger.of("").launches == 2 * asked
+    after = Executor(
+        journal=journal,
+        limits=Limits(budget=Budget(launches=2 * asked + 2)),
+        backend=FakeBackend(["ok"] * 3),
+        on_change="rerun",
+    )
+    result = await after.resume(failed.run_id, flow_of(mended))
+    assert result.failed_step == "s2"

@@ -21,6 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/testing.md").read_text("utf-
 FAULTS = {field.name for field in attrs.fields(Faults)}
 INSIDE = {
     "Script": {"begin", "options", "context_of", "is_in_flight", "end_attempt", "run_id"},
+    "FakeAgent": {"ended_uncalled"},
     "TextJournal": {
         *set(dir(testing.MemorySink())),
         *("durable", "append", "append_run", "acquire", "give_back", "post", "letters", "close"),

@@ -62,6 +62,7 @@ class FakeAgent:
         self._choice, self._table = _chosen_by(by, name, replies)
         self._chosen: set[_Place] = set()
         self._problems: list[str] = []
+        self._uncalled = ""
         self._delay_s = seconds_of(delay, f"delay of FakeAgent {name!r}")
 
     def __repr__(self) -> str:
@@ -88,6 +89,10 @@ class FakeAgent:
             raise WrongUse(self._note_unlike(result.output, request))
         return result
 
+    def ended_uncalled(self, path: str, error: BaseException) -> None:
+        """Note, for ``assert_exhausted()``, that a step of its agent failed before it called it."""
+        self._uncalled = f"step {path!r} failed before it called this agent: {error}"
+
     @property
     def prompts(self) -> list[str]:
         """The prompt that each call rendered, of the agent that this one replaces."""
@@ -109,7 +114,10 @@ class FakeAgent:
         unused = self.unused
         if unused:
             shown = ", ".join(short_repr(reply) for reply in unused)
-            problems.append(f"{_replies(len(unused))} not used: {shown}")
+            why = self._uncalled
+            if not self.calls and not why:
+                why = "it was never called: look at the run's error"
+            problems.append(f"{_replies(len(unused))} not used: {shown}{why and f'; {why}'}")
         if problems:
             raise AssertionError(f"agent {self.name!r}: {'; '.join(problems)}")
 

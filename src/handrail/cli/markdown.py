@@ -1,6 +1,7 @@
 """``handrail report``: a run as Markdown for a pull request, ticket or CI job, or as one HTML file.
 
-All lines are quoted as code, by a fence longer than any in them, so no text of a step is markup.
+Lines are quoted as code, by a fence longer than any in them, so no text of a step is markup, except
+the value of a run that succeeded with Markdown.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, pick_run, read
 from handrail.cli.masking import mask_text
 from handrail.cli.options import KEPT, Kept, RunId
-from handrail.cli.report import first_lines
+from handrail.cli.report import first_lines, readable
 from handrail.cli.run_text import describe_status, format_spending, reason_lines, run_sections
 from handrail.cli.target import reaching
 from handrail.ports.journal import RunInfo
@@ -98,10 +99,13 @@ def _summary_of_job() -> Path:
     return Path(named)
 
 
+_HANDLED = "What failed on the way, and was handled"
 _ORDER = (
-    "Needs a person", "Failed", "What failed, and why", "Cost", "Waits for", "To continue",
-    "The run", "Steps", "Queues", "Messages", "Incidents", "Value",
+    "Value", "Needs a person", "Failed", "What failed, and why", "Cost", _HANDLED, "Waits for",
+    "To continue",
+    "The run", "Steps", "Queues", "Messages", "Incidents",
 )  # fmt: skip
+_MARKUP = re.compile(r"^(#{1,6} |\||[-*+] |\d+\. |> |`{3})|\*\*\S|\]\(", re.MULTILINE)
 
 
 def markdown_of(info: RunInfo, view: RunView, place: Place) -> str:
@@ -109,13 +113,24 @@ def markdown_of(info: RunInfo, view: RunView, place: Place) -> str:
     status = describe_status(info)
     mark = _MARKS.get(status.partition(" ")[0], "⏺️")
     sections = dict(run_sections(info, view, place, most_of_a_value=MOST_LINES))
-    sections["What failed, and why"] = reason_lines(view)
+    succeeded = view.end is not None and view.end.status == "succeeded"
+    sections[_HANDLED if succeeded else "What failed, and why"] = reason_lines(view)
     sections["Cost"] = [format_spending(view.spent)] if view.spent.launches else []
     text = f"## {mark} {_code(info.workflow_name)} {status}\n"
     for title in _ORDER:
-        if sections[title]:
+        if title == "Value" and (markup := _markup(view)):
+            text += f"\n{markup}\n"
+        elif sections.get(title):
             text += f"\n### {title}\n\n{_fenced(first_lines(sections[title], MOST_LINES))}\n"
     return text
+
+
+def _markup(view: RunView) -> str:
+    """The value of a run, if it is a text with Markdown; else empty."""
+    value = None if view.end is None else readable(view.end.value)
+    if not isinstance(value, str) or not _MARKUP.search(value):
+        return ""
+    return "\n".join(first_lines(mask_text(value).strip(), MOST_LINES))
 
 
 def _code(text: str) -> str:

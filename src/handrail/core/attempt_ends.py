@@ -78,11 +78,20 @@ def success_event(command: Perform, output: Any, usage: Usage | None, now: float
 
 def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
-    of_agent = command.step.verb.launches_agent()
-    wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
-    return wrong or isinstance(
-        error, (BudgetExceeded, NotPortable, OutputChanged, SandboxUnavailable)
+    unmakeable = isinstance(error, PromptError) and command.step.verb.launches_agent()
+    return (
+        unmakeable
+        or _is_not_ready(command, error)
+        or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
     )
+
+
+def _is_not_ready(command: Perform | Queue, error: BaseException) -> bool:
+    """True if what the step needs to run at all is not there (``NotReady``)."""
+    if isinstance(error, AgentError):
+        return error.not_ready
+    wrong = isinstance(error, DefinitionError) and command.step.verb.launches_agent()
+    return wrong or isinstance(error, SandboxUnavailable)
 
 
 def _facts_of(
@@ -90,9 +99,7 @@ def _facts_of(
 ) -> tuple[str, str, tuple[str, ...], str]:
     """The facts of an error; ``NotReady`` is a base if the step's agent could not begin at all."""
     text, kind, bases, traceback = facts_of_error(error)
-    wrong = isinstance(error, DefinitionError) and command.step.verb.launches_agent()
-    not_ready = isinstance(error, AgentError) and error.not_ready
-    if wrong or not_ready or isinstance(error, SandboxUnavailable):
+    if _is_not_ready(command, error):
         bases = (*bases, qualified(NotReady))
     return text, kind, bases, traceback
 

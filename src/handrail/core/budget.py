@@ -273,11 +273,22 @@ def settle(
     _launch_deferred(run)
 
 
-def settle_total(run: RunState, node: AgentNode, total: Usage | None, took_s: float = 0.0) -> None:
-    """``settle``, where only the sum with the usage of the launches before is known."""
+def settle_total(
+    run: RunState,
+    node: AgentNode,
+    total: Usage | None,
+    took_s: float = 0.0,
+    *,
+    asked: bool = True,
+) -> None:
+    """``settle``, where only the sum with the usage of the launches before is known.
+
+    ``asked``: its agent's program or API was asked, or may have been.
+    """
     before = node.launch_spent
     used = total if total is None or before is None else own_usage(total, before)
-    settle(run, node, used, took_s)
+    unmade = 0 if asked or used is not None else node.step.verb.launch_count()
+    settle(run, node, used, took_s, unmade=unmade)
 
 
 def _launch_deferred(run: RunState) -> None:

@@ -28,7 +28,7 @@ def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Fail an attempt that the engine did not report as failed; a retry or fallback may follow."""
     run.drop_timers(node)
     retry = node.step.modifiers.retry
-    retryable = failure.retryable
+    retryable = failure.retryable and not is_not_ready(failure)
     if retry is not None and retry.on is not None and retryable:
         on = retry.on
         if not isinstance(on, (type, tuple)):

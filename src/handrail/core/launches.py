@@ -29,7 +29,7 @@ from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
 from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
-from handrail.model.launch import FIRST, Launch
+from handrail.model.launch import FIRST, NOT_READY, Launch
 from handrail.model.results import A_PERSON, UNREPORTED, add_usage
 from handrail.record.path_tree import PathState
 from handrail.record.results import incident_of
@@ -163,8 +163,10 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
         return
     launch_over(run, node)
     if node.reserved:
-        unmade = 0 if report.fault.judged else node.step.verb.launch_count() - 1
-        settle(run, node, report.fault.usage, report.took_s, unmade=unmade)
+        fault, count = report.fault, node.step.verb.launch_count()
+        asked = fault.usage or fault.session not in {None, fault.launch.session}
+        unmade = 0 if fault.judged else count - 1 if asked or fault.kind not in NOT_READY else count
+        settle(run, node, fault.usage, report.took_s, unmade=unmade)
     if node.stop is not None:
         run.end_cancelled(node)
         return

@@ -77,11 +77,15 @@ class Ledger:
         usage = event.usage
         tokens = usage.tokens if usage is not None else None
         usd = usage.cost_usd if usage is not None else None
-        made = max(1, entry.launches - event.unmade)
+        made = max(0, entry.launches - event.unmade)
         for scope in scopes_of(event.path):
             sums = self._scopes[scope]
-            sums.ended_launches += 1
             sums.launches -= entry.launches - made
+            if not made:
+                sums.tokens -= entry.tokens
+                sums.usd -= entry.usd
+                continue
+            sums.ended_launches += 1
             if tokens is None:
                 sums.unknown_tokens += 1
             else:

@@ -88,6 +88,7 @@ from handrail.core.user_code import call_user, interrupt
 from handrail.later import later
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.launch import asked_nobody
 from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.steps.leaves import Launching, PythonCall, StageCheck
@@ -324,7 +325,9 @@ def _attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     if isinstance(node, AgentNode):
         launches.launch_over(run, node)
         if node.reserved:
-            budget.settle_total(run, node, event.usage)
+            budget.settle_total(
+                run, node, event.usage, asked=not asked_nobody(event.error_type, event.error_bases)
+            )
     if node is not None:
         node.used = add_usage(node.used, event.usage)
     retry.attempt_failed(run, event)

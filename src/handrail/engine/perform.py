@@ -315,11 +315,17 @@ class _Attempt:
             report.take(notice)
             performer.emit_notice(notice)
 
+        uncalled = getattr(chosen, "ended_uncalled", None) or (lambda *_: None)
+        try:
+            given = await built_context(context, workflow)
+        except Exception as error:
+            uncalled(path, error)
+            raise
         request = AgentRequest(
             contexts.run_id,
             path,
             command.attempt,
-            await built_context(context, workflow),
+            given,
             workflow,
             idempotency_key(contexts.run_id, path),
             self._current.interrupted,
@@ -336,7 +342,11 @@ class _Attempt:
             hidden=performer.hidden,
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
-            request = replace(request, prompt=await agent.prompt_for(request))
+            try:
+                request = replace(request, prompt=await agent.prompt_for(request))
+            except Exception as error:
+                uncalled(path, error)
+                raise
         try:
             result: AgentResult[Any] = await chosen.run(request)
         except AgentError:

@@ -77,7 +77,7 @@ async def plan_of(
     if ends_badly:
         planned = [step for step in planned if step.state != "will run" or step.status is not None]
     elif finished is None:
-        planned += _possible(machine.run.definition, {step.path for step in planned})
+        planned = list(_with_possible(machine.run.definition, planned))
     return Plan(
         run_id,
         machine.run.definition.name,
@@ -196,8 +196,12 @@ def _recorded_step(
     return PlannedStep(path, state, end.step_type, end.status, reached=reached)
 
 
-def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:
-    """The further steps that the source names, which may run."""
+def _with_possible(
+    definition: WorkflowDefinition, planned: Sequence[PlannedStep]
+) -> Iterator[PlannedStep]:
+    """The planned steps and the further ones that the source names, which may run: those of a
+    member behind its step that will run, the others at the end.
+    """
     from handrail.static.chain import kind_of
     from handrail.static.may_run import may_run
     from handrail.static.source import SourceUnavailable, source_of
@@ -205,7 +209,29 @@ def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[Plann
     try:
         possible = may_run(source_of(definition.function))
     except SourceUnavailable:
+        yield from planned
         return
-    for step in possible:
-        if not any(step.matches(path) for path in known):
-            yield PlannedStep(step.path, "may run", kind_of(step.verb))
+    known = {step.path for step in planned}
+    below: dict[str, set[str]] = {}
+    for path in known:
+        below.setdefault(path.rpartition("/")[0], set()).add(path)
+    due: set[str] = set()
+    for step, after in zip(planned, [*(step.path for step in planned[1:]), ""], strict=True):
+        yield step
+        home = step.path
+        while home := home.rpartition("/")[0]:
+            if step.state == "will run":
+                due.add(home)
+            if home not in due or after.startswith(f"{home}/"):
+                continue
+            due.remove(home)
+            siblings = below.setdefault(home, set())
+            for other in possible:
+                if other.is_in(home) and not any(map(other.matches, siblings)):
+                    path = f"{home}/{other.names[-1].text}"
+                    siblings.add(path)
+                    known.add(path)
+                    yield PlannedStep(path, "may run", kind_of(other.verb))
+    for other in possible:
+        if not any(map(other.matches, known)):
+            yield PlannedStep(other.path, "may run", kind_of(other.verb))

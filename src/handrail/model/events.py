@@ -599,7 +599,7 @@ class BudgetReserved(Stamped):
 class BudgetSettled(Stamped):
     """A launch ended; ``usage`` replaces its reserve (None: the reserve stays).
 
-    ``unmade``: how many launches were reserved and not made: there was no answer to judge.
+    ``unmade``: how many launches were reserved and not made: nobody was asked, or no answer judged.
     """
 
     path: str

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from handrail.errors import AgentErrorKind, HandrailError
 from handrail.model.dataclass import dataclass
 from handrail.model.policy import DEFAULT_LADDER, Ladder
-from handrail.model.results import Usage, add_usage
+from handrail.model.results import Usage, add_usage, qualified
 
 Rung: TypeAlias = Literal[
     "start",  # the first prompt
@@ -91,6 +91,10 @@ class Fault:
         return add_usage(self.launch.spent, self.usage)
 
 
+NOT_READY: frozenset[AgentErrorKind | None] = frozenset({"config", "not_installed"})
+"""Kinds of failure by which a launch could not begin: it counts nowhere, and is not retried."""
+
+
 class NotReady(HandrailError):
     """What a step needs to run at all is not there; no other attempt would change that.
 
@@ -145,7 +149,7 @@ class AgentError(HandrailError):
     @property
     def not_ready(self) -> bool:
         """True if the backend could not begin at all, and cannot until a person changes that."""
-        return self.kind in {"config", "not_installed"}
+        return self.kind in NOT_READY
 
     def __str__(self) -> str:
         kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
@@ -169,6 +173,11 @@ class PromptError(AgentError):
     """An agent's prompt could not be rendered from its context."""
 
     __module__ = "handrail.errors"
+
+
+def asked_nobody(error_type: str, bases: tuple[str, ...]) -> bool:
+    """True if an attempt failed before its agent's program or API was asked: it is no launch."""
+    return not {qualified(NotReady), qualified(PromptError)}.isdisjoint((error_type, *bases))
 
 
 def fault_of(error: AgentError, launch: Launch) -> Fault | None:

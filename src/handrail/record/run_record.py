@@ -77,7 +77,7 @@ class Recorded(PathTree):
         self._reserved = set[str]()
         """Agent steps for whose last attempt a budget reserved a launch."""
         self._counted: dict[str, int] = {}
-        """The number of the last launch of each agent step that is in ``spending``."""
+        """How many launches of each agent step are in ``spending``."""
         self._unsettled: dict[str, int] = {}
         self._paid: dict[str, Usage] = {}
         self._over: dict[str, Usage | None] = {}
@@ -396,7 +396,7 @@ class Recorded(PathTree):
         self._launch_over(path, event.at)
         self._attempt_over(path, event.usage)
         self._account(path).failed(event)
-        self._count_without_budget(path, event.usage, at_least=event.usage is not None)
+        self._count_without_budget(path, event.usage)
 
     @staticmethod
     def _note_cause(state: PathState, base: str, cause: str) -> None:
@@ -448,8 +448,8 @@ class Recorded(PathTree):
         self._account(path).completed(event)
         if self._is_lent and isinstance(result.output, AgentResult):
             self.lent_sessions.add(result.output.session or "")
-        if result.attempts > state.attempts and result.given_by is None:
-            self._count_without_budget(path, event.used, at_least=result.success)
+        if result.attempts > state.attempts:
+            self._count_without_budget(path, event.used)
         self._attempt_over(path, event.used)
 
     def _step_replayed(self, event: ev.StepReplayed) -> None:
@@ -613,19 +613,20 @@ class Recorded(PathTree):
         if path in self._unsettled:
             self._over.setdefault(path, usage)
 
-    def _count_without_budget(self, path: str, usage: Usage | None, *, at_least: int) -> None:
+    def _count_without_budget(self, path: str, usage: Usage | None) -> None:
         """Count the launches of an ended attempt for which no budget reserved anything: a later
         drive may have one. Their numbers are below zero, as other launches follow.
         """
-        if path not in self.accounts and usage is None:  # a stage that an agent judged has usage
+        account = self.accounts.get(path)
+        if account is None and usage is None:  # a stage that an agent judged has usage
             return
-        last = self.launched.get(path, 0)
-        made = max(at_least, last - self._counted.get(path, 0))
-        self._counted[path] = last
+        before = self._counted.get(path, 0)
+        made = 1 if account is None else account.launches - before
+        self._counted[path] = before + made
         if path in self._reserved:
             self._reserved.discard(path)
             return
-        if not made:
+        if made <= 0:
             return
         first = -len(self.spending) - made
         self.spending += (ev.BudgetReserved(path, first + number) for number in range(made))

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
+from handrail.model.launch import NOT_READY, asked_nobody
 from handrail.model.results import Usage, add_usage, own_usage
 from handrail.typed.jsonsafe import json_safe
 
@@ -45,7 +46,7 @@ _REFUSED = frozenset({
 class Account:
     """The launches of one step: what each used itself, by its number. Mutable."""
 
-    __slots__ = ("_before", "_next", "_over", "_used")
+    __slots__ = ("_before", "_next", "_over", "_session", "_used")
 
     def __init__(self) -> None:
         self._used: dict[int, Usage | None] = {}
@@ -54,6 +55,13 @@ class Account:
         self._before: Usage | None = None
         """What the earlier launches of its attempt used together."""
         self._over = False
+        self._session = 0
+        """The number of the last launch that began a session."""
+
+    @property
+    def launches(self) -> int:
+        """How many launches it knows of."""
+        return len(self._used)
 
     def started(self) -> None:
         """Note that the step began, or was entered again."""
@@ -70,15 +78,19 @@ class Account:
         self._next = event.launch
         self._used.setdefault(event.launch, None)
         self._over = False
+        if isinstance(event, ev.AgentSessionStarted):
+            self._session = event.launch
 
     def budget_settled(self, event: ev.BudgetSettled) -> None:
         """Note what a launch used."""
-        self._used[event.launch] = event.usage or self._used.get(event.launch)
+        if event.usage is not None or event.launch in self._used:
+            self._used[event.launch] = event.usage or self._used.get(event.launch)
 
     def ladder_step(self, event: ev.LadderStep) -> None:
         """Note a launch that failed, and that another one follows."""
         if event.kind != "budget":  # then no launch was made
-            self._ended(event.next.number - 1, event.next.spent)
+            asked = event.kind not in NOT_READY
+            self._ended(event.next.number - 1, event.next.spent, asked=asked)
         self._next = event.next.number
         self._before = event.next.spent
 
@@ -99,14 +111,20 @@ class Account:
     def failed(self, event: ev.AttemptFailed) -> None:
         """Note the end of an attempt that failed."""
         if event.error_type not in _REFUSED or self._next in self._used:
-            self._ended(self._next, event.usage)
+            self._ended(
+                self._next, event.usage, asked=not asked_nobody(event.error_type, event.error_bases)
+            )
         self._attempt_over()
 
     def completed(self, event: ev.StepCompleted) -> None:
         """Note the end of the step."""
         # A failed attempt has reported its usage before; see ``AttemptFailed``.
-        status, is_own = event.result.status, not event.result.handled
-        if (status == "succeeded" and is_own) or (status == "cancelled" and event.used is not None):
+        result = event.result
+        if (
+            event.used is not None
+            if result.status == "cancelled" or result.given_by
+            else (result.status == "succeeded" and not result.handled)
+        ):
             self._ended(self._next, event.used)
         self._attempt_over()
         self._over = True
@@ -115,8 +133,11 @@ class Account:
         self._before = None
         self._next = max(self._used, default=0) + 1
 
-    def _ended(self, number: int, total: Usage | None) -> None:
+    def _ended(self, number: int, total: Usage | None, *, asked: bool = True) -> None:
         own = _without(total, self._before)
+        if not asked and own is None and self._session != number:
+            self._used.pop(number, None)
+            return
         self._used[number] = own or self._used.get(number)
 
     def spent(self, *, alive: bool) -> Spent:

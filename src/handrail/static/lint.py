@@ -101,7 +101,7 @@ CODES: dict[str, Rule] = {
         "reads a name that nothing has",
         "A function of the context asks for the output of a step or for an input, a `validate` for "
         "a stage, a prompt for a variable, by a name that there is not. It would get nothing, or "
-        "fail.",
+        "fail. A fix finds what failed in `ctx.validation.failed`, not in a step's output.",
     ),
     "HR201": Rule(
         "reads the clock in the body",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from handrail.model.dataclass import dataclass
@@ -39,10 +39,18 @@ class PossibleStep:
 
     def matches(self, path: str) -> bool:
         """True if this step can have the path, in any attempt."""
-        parts = [re.sub(r"~\d+$", "", part) for part in path.split("/")]
-        return len(parts) == len(self.names) and all(
-            name.matches(part) for name, part in zip(self.names, parts, strict=True)
-        )
+        return _match(self.names, path)
+
+    def is_in(self, path: str) -> bool:
+        """True if this step can be directly below the path."""
+        return _match(self.names[:-1], path)
+
+
+def _match(names: Sequence[StepName], path: str) -> bool:
+    parts = [re.sub(r"~\d+$", "", part) for part in path.split("/")]
+    return len(parts) == len(names) and all(
+        name.matches(part) for name, part in zip(names, parts, strict=True)
+    )
 
 
 def may_run(source: Source) -> tuple[PossibleStep, ...]:
