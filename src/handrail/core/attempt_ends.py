@@ -12,6 +12,7 @@ from handrail.errors import (
     ClaimLost,
     CommandFailed,
     DefinitionError,
+    MissingExtra,
     NotPortable,
     OutputChanged,
     StepTimeout,
@@ -91,7 +92,7 @@ def _is_not_ready(command: Perform | Queue, error: BaseException) -> bool:
     if isinstance(error, AgentError):
         return error.not_ready
     wrong = isinstance(error, DefinitionError) and command.step.verb.launches_agent()
-    return wrong or isinstance(error, SandboxUnavailable)
+    return wrong or isinstance(error, (MissingExtra, SandboxUnavailable))
 
 
 def _facts_of(
