@@ -10,6 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from handrail import Executor, StepResult, Steps, WorkflowContext, step, workflow
+from handrail.core import command_loop
 from handrail.journals.memory import MemoryJournal
 from handrail.model import events as ev
 from handrail.testing import ProcessGone, TextJournal
@@ -105,13 +106,15 @@ def cancelled_at(backend: str, kind: type[SlowDisk], number: int) -> tuple[Story
 
 
 @BACKENDS
+@pytest.mark.parametrize("ahead_s", [command_loop.AHEAD_S, 0.0])
 @pytest.mark.parametrize("kind", [SlowDisk, GroupingSlowDisk])
 def test_a_run_that_is_cancelled_at_any_write_goes_on_from_there(
-    backend: str, kind: type[SlowDisk]
+    backend: str, kind: type[SlowDisk], ahead_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its record is whole, says that it was suspended unless it had ended, and a resume ends as
-    without the cancellation.
+    without the cancellation; also where what it is ahead of the disk is overdue by then.
     """
+    monkeypatch.setattr(command_loop, "AHEAD_S", ahead_s)
     whole = Lives(flow, backend, few=0).through()
     number, was_cancelled = 1, True
     while was_cancelled:

@@ -172,6 +172,8 @@ class CommandLoop:
                 continue
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
+            if kind is _Cancelled:
+                raise command.error
             if ahead and not (
                 len(ahead) < MOST_AHEAD
                 and now() - ahead[0].at < AHEAD_S
@@ -224,8 +226,6 @@ class CommandLoop:
             elif kind is _BeingWritten:
                 await self._show_when_written(command.event, command.pending)
                 continue
-            elif kind is _Cancelled:
-                raise command.error
             else:
                 self._carry_out(command)
                 continue
@@ -253,14 +253,12 @@ class CommandLoop:
                     todo.extend(more)
         return True
 
-    def _may_run_ahead(self, command: cmd.Command | _Cancelled) -> bool:
+    def _may_run_ahead(self, command: cmd.Command) -> bool:
         """True for the start of a step, or an attempt, without effects outside of the run."""
         # fast road of command_loop.CommandLoop._show_when_written
         if type(command) is cmd.Record:
             return type(command.event) is ev.StepStarted and not command.sync
-        if type(command) is cmd.Perform:
-            return self._has_no_effect(command)
-        return isinstance(command, _Cancelled)
+        return type(command) is cmd.Perform and self._has_no_effect(command)
 
     async def _catch_up(self) -> None:
         """Have on disk what the run has gone ahead of, then show it."""

@@ -197,9 +197,10 @@ class Conductor:
         self.claims = StepClaims(self)
         self.perform_here: Callable[[cmd.Perform], Awaitable[ev.Event | None]] | None = None
         """Performs an attempt that is the only thing that can happen next, while all else waits."""
-        self.answer_here: Callable[[cmd.AskPredicate], cmd.Evaluated | None] | None = None
         self.stops_in_time = False
         """True if ``perform_here`` stops an attempt whose time is over."""
+        self.answer_here: Callable[[cmd.AskPredicate], cmd.Evaluated | None] | None = None
+        """Answers a predicate at once; None if the host has begun to await the answer."""
         self.now = host.now
         self._host, self._make_flight = host, make_flight
         self._keep, self._shown, self._tell = record, show, tell or (lambda _: None)
